@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "checks/core/compare.hpp"
+#include "checks/core/registry.hpp"
+
+namespace delta {
+
+/// The form of that name over one scalar; nullptr if there is none.
+template <Ring T> const Form<T>* find_form(std::string_view id) {
+  for (const Form<T>& f : kForms<T>)
+    if (f.id == id) return &f;
+  return nullptr;
+}
+
+/// Whether the form can compute this problem at all (chunkwise needs scalar decay, read after it).
+bool applies(const Rule& rule, std::string_view form, const Problem<double>& p);
+
+/// The problem through a form in scalar T. \param C chunk length
+template <Ring T> Result<T> compute(const Rule& rule, std::string_view form, Index C, const Problem<T>& p);
+
+/// The problem by the formula as its source prints it, in scalar T.
+template <Ring T> Result<T> compute_paper(const Rule& rule, const Problem<T>& p);
+
+/// The same problem in scalar T, element by element.
+template <Ring T> Problem<T> over(const Problem<double>& p);
+
+/// The same shapes with every number drawn uniformly from an exact scalar: a random point of the identity.
+template <Ring T> Problem<T> generic(const Problem<double>& like, std::uint64_t seed);
+
+}  // namespace delta

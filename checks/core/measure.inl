@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "checks/core/measure.hpp"
+#include "checks/core/random.hpp"
+#include "reference/scalars/convert.hpp"
+
+namespace delta {
+
+template <Ring T> Result<T> compute(const Rule& rule, std::string_view form, Index C, const Problem<T>& p) {
+  const Form<T>& f = *find_form<T>(form);
+  return run<T>(rule.info, rule.over<T>(), p, [&](const Stream<T>& s) { return f.run(s, C); });
+}
+
+template <Ring T> Result<T> compute_paper(const Rule& rule, const Problem<T>& p) {
+  return run_paper<T>(rule.info, rule.over<T>(), p);
+}
+
+template <Ring T> Problem<T> over(const Problem<double>& p) {
+  return p.map<T>([](double x) { return convert<T>(x); });
+}
+
+/// A uniformly random element of an exact scalar: the whole field, or small fractions that stay readable.
+template <Ring T> T random_element(Random& r) {
+  if constexpr (std::is_same_v<T, GF61>)
+    return GF61::from_residue(r.bits() >> 3);
+  else if constexpr (std::is_same_v<T, Dual<GF61>>)
+    return {random_element<GF61>(r), random_element<GF61>(r)};
+  else if constexpr (std::is_same_v<T, Rational>)
+    return Rational(static_cast<int>(r.below(19)) - 9) / Rational(1 + static_cast<int>(r.below(9)));
+  else
+    return convert<T>(r.normal());
+}
+
+template <Ring T> Problem<T> generic(const Problem<double>& like, std::uint64_t seed) {
+  Random r(seed);
+  return like.map<T>([&](double) { return random_element<T>(r); });
+}
+
+}  // namespace delta

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program `deltaref`: reads the command line, and nothing else. CLI11 stays in this file, it is slow to compile.
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "checks/program/options.hpp"
+
+int main(int argc, char** argv) {
+  CLI::App app{"The delta-rule family of linear attention: every formula, every form, checked against each other.",
+               "deltaref"};
+  app.require_subcommand(1);
+
+  delta::CheckOptions check;
+  CLI::App* c = app.add_subcommand("check", "the equivalence table: rules x forms x scalars x families of inputs");
+  c->add_option("--rule", check.selection.rules, "only these rules (or aliases)");
+  c->add_option("--form", check.selection.forms, "only these forms");
+  c->add_option("--family", check.selection.families, "only these families of inputs");
+  c->add_option("--scalar", check.selection.scalars, "only these scalars");
+  c->add_option("--seed", check.selection.seed, "seed of the inputs")->capture_default_str();
+  c->add_flag("--quick", check.selection.quick, "one small shape");
+  c->add_flag("--full", check.selection.full, "every length and head shape of the sweep")->excludes("--quick");
+  c->add_flag("--json", check.json, "one JSON document on standard output");
+  c->add_flag("--list", check.list, "list rules, forms, families and scalars, and run nothing");
+
+  delta::RulesOptions rules;
+  CLI::App* r = app.add_subcommand("rules", "the rules, their formulas, and which forms each has");
+  r->add_flag("--json", rules.json, "one JSON document on standard output");
+
+  try {
+    app.parse(argc, argv);
+    if (*c) return delta::check_command(check);
+    if (*r) return delta::rules_command(rules);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  } catch (const delta::UsageError& e) {
+    std::cerr << "deltaref: " << e.what() << '\n';
+    return 2;
+  }
+}

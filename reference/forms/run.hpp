@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <array>
+#include <functional>
+
+#include "../core/problem.hpp"
+#include "chunkwise.hpp"
+#include "one_solve.hpp"
+#include "recurrent.hpp"
+
+namespace delta {
+
+/// A rule over one scalar, with its type forgotten: what `run` needs of it.
+template <Ring T> struct RuleOps {
+  Steps<T> (*steps)(const Token<T>&);
+  Vec<T> (*read)(const Token<T>&);
+  Vec<T> (*paper_step)(Mat<T>&, const Token<T>&);  ///< edits S_{t-1} into S_t and returns S_t's read-out, unscaled
+};
+
+template <class R, Ring T>
+requires RuleOver<R, T>
+constexpr RuleOps<T> ops() { return {&R::template steps<T>, &read_of<R, T>, &R::template paper_step<T>}; }
+
+/// A way to compute any rule. C is the chunk length, for those that have one.
+template <Ring T> struct Form {
+  std::string_view id;
+  Output<T> (*run)(const Stream<T>&, Index C);
+  bool chunked = false;
+  bool (*applies)(const Stream<T>&) = nullptr;  ///< nullptr: to every stream
+};
+
+template <Ring T>
+inline constexpr std::array kForms{
+    Form<T>{"recurrent", [](const Stream<T>& s, Index) { return recurrent<T>(s); }},
+    Form<T>{"chunkwise", [](const Stream<T>& s, Index C) { return chunkwise<T>(s, C); }, true, &chunkwise_applies<T>},
+    Form<T>{"one_solve", [](const Stream<T>& s, Index C) { return one_solve<T>(s, C); }, true},
+};
+
+/// The stream of value head j in sequence n. With a strength per value channel, row c of the state obeys a rule of its
+/// own with d_v = 1: pass that channel.
+template <Ring T>
+Stream<T> stream(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>& p, Index n, Index j, Index channel = -1) {
+  Stream<T> s;
+  const Index length = p.shape.length(n);
+  s.S0 = p.initial_state(n, j);
+  if (channel >= 0) s.S0 = Mat<T>(s.S0.row(channel));
+  s.Q.resize(length, p.shape.d_k);
+  for (Index t = 0; t < length; ++t) {
+    Token<T> x = p.token(rule, n, j, t);
+    if (channel >= 0) {
+      x.beta = x.beta_v[channel];
+      x.v = Vec<T>(x.v.segment(channel, 1));
+    }
+    Steps<T> steps = f.steps(x);
+    s.m = static_cast<Index>(steps.size());
+    std::ranges::move(steps, std::back_inserter(s.steps));
+    s.Q.row(t) = p.scale * f.read(x).transpose();
+  }
+  return s;
+}
+
+/// Any rule, any form, any problem: every head of every sequence.
+template <Ring T>
+Result<T> run(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>& p,
+              const std::function<Output<T>(const Stream<T>&)>& form) {
+  Result<T> out;
+  for (Index n = 0; n < p.shape.sequences(); ++n)
+    for (Index j = 0; j < p.shape.HV; ++j) {
+      if (rule.strength != Strength::per_value) {
+        out.push_back(form(stream(rule, f, p, n, j)));
+        continue;
+      }
+      Output<T> lane{Mat<T>(p.shape.length(n), p.shape.d_v), Mat<T>(p.shape.d_v, p.shape.d_k)};
+      for (Index c = 0; c < p.shape.d_v; ++c) {
+        const Output<T> row = form(stream(rule, f, p, n, j, c));
+        lane.O.col(c) = row.O;
+        lane.S.row(c) = row.S;
+      }
+      out.push_back(std::move(lane));
+    }
+  return out;
+}
+
+/// The same by the formula as the source prints it: the root of every comparison.
+template <Ring T> Result<T> run_paper(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>& p) {
+  Result<T> out;
+  for (Index n = 0; n < p.shape.sequences(); ++n)
+    for (Index j = 0; j < p.shape.HV; ++j) {
+      Output<T> lane{Mat<T>(p.shape.length(n), p.shape.d_v), p.initial_state(n, j)};
+      for (Index t = 0; t < p.shape.length(n); ++t)
+        lane.O.row(t) = p.scale * f.paper_step(lane.S, p.token(rule, n, j, t)).transpose();
+      out.push_back(std::move(lane));
+    }
+  return out;
+}
+
+}  // namespace delta

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "../core/rule.hpp"
+
+namespace delta {
+
+/// Q-Delta: the gated delta rule whose prediction is read with a mix of key and query.
+/// \f[ S_t = \alpha_t S_{t-1} (I - \beta_t x_t k_t^\top) + \beta_t v_t k_t^\top, \qquad x_t = k_t + \lambda_t q_t,
+///     \qquad o_t = S_t q_t \f]
+/// Three roles: x reads, k writes, q outputs. lambda = 0 is the gated delta rule.
+/// \formula{F72}  \source{Q-Delta, arXiv:2606.08804, Sec. 3}  \needs{+ - *}
+struct q_delta {
+  static constexpr std::string_view aliases[] = {"qdelta"};
+  static constexpr RuleInfo info{
+      .id = "q_delta",
+      .title = "Q-Delta",
+      .formula =
+          R"(S_t = \alpha_t S_{t-1}(I - \beta_t x_t k_t^\top) + \beta_t v_t k_t^\top,\quad x_t = k_t + \lambda_t q_t)",
+      .label = "F72",
+      .source = "arXiv:2606.08804, Sec. 3",
+      .forget = Forget::per_head,
+      .strength = Strength::per_head,
+      .lambda = true,
+      .aliases = aliases};
+
+  template <Ring T> static Steps<T> steps(const Token<T>& t) {
+    const Vec<T> x = t.k + t.lambda * t.q;  // [d_k]
+    return {{.d = t.alpha, .x = x, .y = t.k, .v = t.v, .beta = t.beta}};
+  }
+
+  /// As the paper's pseudo code has it: the residual subtracts what the key reads and lambda times what the query
+  /// reads.
+  template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
+    S = t.alpha * S;                                               // [d_v x d_k]
+    const Vec<T> residual = t.v - S * t.k - t.lambda * (S * t.q);  // [d_v]
+    S += t.beta * residual * t.k.transpose();                      // [d_v x d_k]
+    return S * t.q;                                                // [d_v]
+  }
+};
+
+}  // namespace delta
