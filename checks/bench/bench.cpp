@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times the forms in double on all cores, from the tensors of a problem to its outputs, beside PyTorch in the same run.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "checks/core/families.hpp"
+#include "checks/core/measure.hpp"
+
+namespace delta {
+namespace {
+
+double median_seconds(int repeats, const auto& f) {
+  f();
+  std::vector<double> seconds;
+  for (int i = 0; i < repeats; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    f();
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  std::ranges::nth_element(seconds, seconds.begin() + repeats / 2);
+  return seconds[repeats / 2];
+}
+
+/// Every head of a problem through one form, heads shared out over the cores.
+Result<double> compute_parallel(const Rule& rule, const Form<double>& form, Index C, const Problem<double>& p) {
+  Result<double> out(p.shape.HV);
+  auto heads = [&](Index first, Index step) {
+    for (Index j = first; j < p.shape.HV; j += step)
+      out[j] = form.run(stream<double>(rule.info, rule.over<double>(), p, 0, j), C);
+  };
+  const Index threads = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::jthread> team;
+  for (Index i = 0; i < threads; ++i) team.emplace_back(heads, i, threads);
+  team.clear();  // joins
+  return out;
+}
+
+}  // namespace
+}  // namespace delta
+
+int main(int argc, char** argv) {
+  using namespace delta;
+  const int repeats = argc > 1 ? std::stoi(argv[1]) : 5;
+  const Shape shape{.T = 4096, .H = 4, .HV = 4, .d_k = 128, .d_v = 128, .offsets = {}};
+  const Rule& rule = *find_rule("gated_delta");
+  const Problem<double> p = draw(rule.info, *find_family("unit_mild"), shape, 1);
+  std::printf("{\"T\": %td, \"H\": %td, \"d\": %td, \"threads\": %u, \"seconds\": {", shape.T, shape.H, shape.d_k,
+              std::thread::hardware_concurrency());
+  const char* separator = "";
+  for (const Form<double>& form : kForms<double>) {
+    if (form.id == "parallel" || form.id == "scan") continue;  // quadratic in T, cubic in d: not for long sequences
+    const double seconds = median_seconds(repeats, [&] { compute_parallel(rule, form, 64, p); });
+    std::printf("%s\"%s\": %.5f", std::exchange(separator, ", "), std::string(form.id).c_str(), seconds);
+  }
+  std::printf("}}\n");
+}
