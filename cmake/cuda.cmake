@@ -1,0 +1,30 @@
+# CUDA is optional and never required. DELTAREF_CUDA: AUTO takes it where a working nvcc is, ON insists, OFF ignores it.
+# Afterwards DELTAREF_HAVE_CUDA says whether the language is there.
+set(DELTAREF_CUDA AUTO CACHE STRING "kernels: AUTO, ON or OFF")
+set_property(CACHE DELTAREF_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(DELTAREF_HAVE_CUDA OFF)
+if(DELTAREF_CUDA STREQUAL "OFF" OR NOT EXISTS ${PROJECT_SOURCE_DIR}/gpu/CMakeLists.txt)
+  return()
+endif()
+
+include(CheckLanguage)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+  if(DELTAREF_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "DELTAREF_CUDA=ON, but there is no working nvcc: put it on PATH or set CUDACXX")
+  endif()
+  return()
+endif()
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES "80;90a" CACHE STRING "GPU architectures; PTX for newer cards comes with them")
+endif()
+enable_language(CUDA)
+if(CMAKE_VERSION VERSION_LESS 3.26 AND NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # 3.25 knows no C++20 for nvcc
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # a program built here runs on a machine that has only the driver
+find_package(CUDAToolkit REQUIRED)
+set(DELTAREF_HAVE_CUDA ON)
