@@ -6,7 +6,7 @@
 namespace delta {
 
 /// A seeded generator of our own: the same numbers on every machine, compiler and instruction set
-/// (the distributions of <random> are not). splitmix64 (Steele, Lea, Flood 2014).
+/// (the distributions of `<random>` are not). splitmix64 (Steele, Lea, Flood 2014).
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}

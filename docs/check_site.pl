@@ -1,0 +1,44 @@
+# check_site.pl SITE: no dead link inside the site, no formula that MathJax cannot read. Doxygen itself sees neither.
+use strict;
+use warnings;
+use Cwd "abs_path";
+my $site = abs_path(shift);
+my $bad  = 0;
+sub complain { print STDERR "site: @_\n"; $bad = 1 }
+sub slurp { local (@ARGV, $/) = @_; <> }
+
+# Every macro that the copied MathJax knows is a key of one of its tables.
+my %known = map { $_ => 1 } qw(begin end left right);
+for my $file ("jax/input/TeX/jax.js", map { "extensions/TeX/$_.js" } qw(AMSmath AMSsymbols)) {
+  my $js = slurp("$site/mathjax/$file");
+  $known{$1} = 1 while $js =~ /[{,]\s*["']?(?:\\\\)?([A-Za-z]+)["']?\s*:/g;
+}
+
+my (%text, %anchors);
+for (glob "$site/*.html") {
+  my ($page) = m{([^/]+)$};
+  $text{$page} = slurp($_);
+  $anchors{$page}{$1} = 1 while $text{$page} =~ /\b(?:id|name)="([^"]+)"/g;
+}
+for my $page (sort keys %text) {
+  my $html = $text{$page};
+  while ($html =~ /\\\[(.*?)\\\]|\\\((.*?)\\\)/gs) {
+    my $formula = $1 // $2;
+    while ($formula =~ /\\([A-Za-z]+)/g) { complain("$page: MathJax does not know \\$1 in: $formula") unless $known{$1} }
+  }
+  while ($html =~ /\bhref="([^"#:]*)(?:#([^"]*))?"/g) {
+    my ($to, $anchor) = ($1 eq '' ? $page : $1, $2 // '');
+    if (!-e "$site/$to") { complain("$page: dead link to $to") }
+    elsif ($anchor ne '' && $text{$to} && !$anchors{$to}{$anchor}) { complain("$page: dead link to $to#$anchor") }
+  }
+}
+
+# Where a browser is, it has the last word.
+my ($browser) = grep { -x } map { ("$_/chromium", "$_/google-chrome") } split /:/, $ENV{PATH};
+if ($browser) {
+  for my $page (grep { $text{$_} =~ /\\\[|\\\(/ && !/_source\.html$/ } sort keys %text) {
+    my $dom = qx("$browser" --headless --no-sandbox --disable-gpu --virtual-time-budget=20000 --dump-dom "file://$site/$page" 2>/dev/null);
+    complain("$page: a formula is not rendered") if $dom =~ /class="merror"/ || $dom !~ /class="MathJax"/;
+  }
+}
+exit $bad;

@@ -1,0 +1,19 @@
+# What Doxygen reads instead of a file. Lines stay where they are.
+#   .md       $$..$$ and $..$ outside code become \f[..\f] and \f$..\f$, so that one Markdown reads well on GitHub and here
+#   sources   a comma inside \source{..} is no separator of arguments; Doxygen does not know the scope Eigen
+use strict;
+use warnings;
+local $/;
+my $text = <>;
+if ($ARGV =~ /\.md$/) {
+  my @parts = split /(^```.*?^```[^\n]*$|`[^`\n]+`)/ms, $text;    # odd ones are code
+  for my $i (grep { $_ % 2 == 0 } 0 .. $#parts) {
+    $parts[$i] =~ s/\$\$(.+?)\$\$/\\f[$1\\f]/gs;
+    $parts[$i] =~ s/(?<![\\\$])\$(?![\s\$])([^\$\n]+?)(?<![\s\\])\$/\\f\$$1\\f\$/g;
+  }
+  $text = join '', @parts;
+} else {
+  $text =~ s/(\\source\{)([^}]*)(\})/my ($a, $b, $c) = ($1, $2, $3); $b =~ s{,}{\\,}g; "$a$b$c"/ge;
+  $text =~ s/^(template <[^\n]*?> struct )Eigen::(NumTraits<.*?^\};)/namespace Eigen { $1$2 }/gms;
+}
+print $text;
