@@ -14,7 +14,7 @@ for my $file ("jax/input/TeX/jax.js", map { "extensions/TeX/$_.js" } qw(AMSmath 
   $known{$1} = 1 while $js =~ /[{,]\s*["']?(?:\\\\)?([A-Za-z]+)["']?\s*:/g;
 }
 
-my (%text, %anchors);
+my (%text, %anchors, %formulas);
 for (glob "$site/*.html") {
   my ($page) = m{([^/]+)$};
   $text{$page} = slurp($_);
@@ -22,8 +22,9 @@ for (glob "$site/*.html") {
 }
 for my $page (sort keys %text) {
   my $html = $text{$page};
-  while ($html =~ /\\\[(.*?)\\\]|\\\((.*?)\\\)/gs) {
-    my $formula = $1 // $2;
+  while ($page !~ /_source\.html$/ && $html =~ /(\\\[(.*?)\\\]|\\\((.*?)\\\))/gs) {
+    my $formula = $2 // $3;
+    $formulas{$1} = 1;
     while ($formula =~ /\\([A-Za-z]+)/g) { complain("$page: MathJax does not know \\$1 in: $formula") unless $known{$1} }
   }
   while ($html =~ /\bhref="([^"#:]*)(?:#([^"]*))?"/g) {
@@ -33,12 +34,18 @@ for my $page (sort keys %text) {
   }
 }
 
-# Where a browser is, it has the last word.
+# Where a browser is, it has the last word: every formula on one page, none of them an error.
 my ($browser) = grep { -x } map { ("$_/chromium", "$_/google-chrome") } split /:/, $ENV{PATH};
 if ($browser) {
-  for my $page (grep { $text{$_} =~ /\\\[|\\\(/ && !/_source\.html$/ } sort keys %text) {
-    my $dom = qx("$browser" --headless --no-sandbox --disable-gpu --virtual-time-budget=20000 --dump-dom "file://$site/$page" 2>/dev/null);
-    complain("$page: a formula is not rendered") if $dom =~ /class="merror"/ || $dom !~ /class="MathJax"/;
-  }
+  my $page = "$site/all_formulas.html";
+  my ($head) = $text{"index.html"} =~ m{(<script type="text/x-mathjax-config">.*?MathJax.js"></script>)}s;
+  open my $out, '>', $page or die $page;
+  print $out "<html><head>$head</head><body>", (map { "<p>$_</p>\n" } sort keys %formulas), "</body></html>";
+  close $out;
+  my $dom = qx("$browser" --headless --no-sandbox --disable-gpu --virtual-time-budget=60000 --dump-dom "file://$page" 2>/dev/null);
+  unlink $page;
+  my $rendered = () = $dom =~ /class="MathJax"/g;
+  complain("the browser renders $rendered formulas of " . keys %formulas) if $rendered != keys %formulas;
+  complain("MathJax cannot read: $1") while $dom =~ /class="merror".*?<script type="math[^>]*>(.*?)<\/script>/gs;
 }
 exit $bad;

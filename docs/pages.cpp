@@ -48,16 +48,15 @@ std::string inputs_table(const RuleInfo& r) {
 }
 
 std::string rule_page(const RuleInfo& r) {
-  const std::string id(r.id), label(r.label);
+  const std::string id(r.id);
   std::string aliases;
   for (const std::string_view a : r.aliases)
     aliases += (aliases.empty() ? " Also called `" : ", `") + std::string(a) + "`";
-  return "# " + std::string(r.title) + " {#rule_" + id + "}\n\n$$" + std::string(r.formula) + "$$\n\nIdentifier `" +
-         id + "`." + aliases + (aliases.empty() ? "" : ".") + " Formula \\ref formula_" + label + " \"" + label +
-         "\". Source: " + std::string(r.source) + ".\n\n\\copydetails delta::" + id + "\n\n## Inputs\n\n" +
-         inputs_table(r) +
-         "\nThe letters are those of \\ref symbols.\n\n## The file\n\n\\include{lineno} reference/rules/" + id +
-         ".hpp\n\n## Check it\n\n```sh\n./run check --rule " + id + "\n```\n";
+  return "# " + std::string(r.title) + " {#rule_" + id + "}\n\nIdentifier `" + id + "`." + aliases +
+         (aliases.empty() ? "" : ".") + "\n\n\\copybrief delta::" + id + "\n\n\\copydetails delta::" + id +
+         "\n\n## Inputs\n\n" + inputs_table(r) + "\nThe letters are those of \\ref symbols.\n\n## The file\n\n" +
+         "\\include{lineno} reference/rules/" + id + ".hpp\n\n## Check it\n\n```sh\n./run check --rule " + id +
+         "\n```\n";
 }
 
 // ---- formulas -------------------------------------------------------------------------------------------------------
