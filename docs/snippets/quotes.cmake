@@ -1,4 +1,5 @@
 # A block of a page below `<!-- quote PATH -->` stands in that file, word for word.
+cmake_minimum_required(VERSION 3.25)
 file(GLOB pages ${ROOT}/*.md ${ROOT}/docs/*.md)
 set(count 0)
 foreach(page IN LISTS pages)
