@@ -71,15 +71,30 @@ template <Ring T> struct Problem {
   Token<T> token(const RuleInfo& rule, Index n, Index j, Index t) const {
     const Index b = shape.batch(n), s = shape.begin(n) + t, h = shape.key_head(j);
     Token<T> x{.q = q.row(b, s, h), .k = k.row(b, s, h), .v = v.row(b, s, j), .names = rule.inputs};
-    if (!beta.empty()) x.beta = *beta.at(b, s, j), x.beta_v = beta.row(b, s, j);
-    if (!alpha.empty()) x.alpha = *alpha.at(b, s, j), x.alpha_k = alpha.row(b, s, j);
+    if (!beta.empty()) x.beta = *beta.at(b, s, j);
+    if (!alpha.empty()) x.alpha = *alpha.at(b, s, j);
     if (!lambda.empty()) x.lambda = *lambda.at(b, s, j);
-    for (const Tensor<T>& i : inputs) {
-      using RowMajor = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-      const Eigen::Map<const RowMajor> m(i.at(b, s, j), i.rows, i.cols);
-      x.values.push_back(i.rows == 1 ? Mat<T>(m.transpose()) : Mat<T>(m));
-    }
+    x.beta_v = beta.cols == shape.d_v ? beta.row(b, s, j) : Vec<T>::Constant(shape.d_v, x.beta);
+    x.alpha_k = alpha.cols == shape.d_k ? alpha.row(b, s, j) : Vec<T>::Constant(shape.d_k, x.alpha);
+    for (std::size_t i = 0; i < rule.inputs.size(); ++i)
+      x.values.push_back(i < inputs.size() && !inputs[i].empty() ? given(rule.inputs[i], inputs[i], b, s, j)
+                                                                 : neutral(rule.inputs[i], x));
     return x;
+  }
+
+  /// One token of a further input: [extent x 1], or [n_h - 1 x extent] where there is a row for each micro-step.
+  static Mat<T> given(const Input& input, const Tensor<T>& values, Index b, Index s, Index j) {
+    using RowMajor = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+    const Eigen::Map<const RowMajor> m(values.at(b, s, j), values.rows, values.cols);
+    return input.more ? Mat<T>(m) : Mat<T>(m.transpose());
+  }
+
+  /// What stands in for it where the problem does not give it.
+  Mat<T> neutral(const Input& input, const Token<T>& x) const {
+    if (input.neutral == Neutral::key) return x.k;
+    const Index width = shape.width(input.extent);
+    return Mat<T>::Constant(input.more ? shape.n_h - 1 : width, input.more ? width : 1,
+                            T(input.neutral == Neutral::one ? 1 : 0));
   }
 
   Mat<T> initial_state(Index n, Index j) const {

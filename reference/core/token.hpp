@@ -16,6 +16,9 @@ enum class Extent { one, d_k, d_v };
 /// What the entries of an input look like, so that generators can draw them.
 enum class Like { gate, beta, key, value };
 
+/// What stands in for an input that is not given; `key` is the token's own k.
+enum class Neutral { zero, one, key };
+
 /// A tensor that a rule takes beyond q, k, v, beta, the decay and lambda.
 struct Input {
   std::string_view name;     ///< its name in dumps, in Python and in `Token`
@@ -23,6 +26,7 @@ struct Input {
   Like like;                 ///< a gate or strength in (0, 1), a key, or a value
   std::string_view meaning;  ///< one line
   bool more = false;         ///< true: one row for each micro-step after the first, [n_h - 1, extent]
+  Neutral neutral = Neutral::zero;
 };
 
 /// One token of one head, as a rule sees it.

@@ -4,12 +4,19 @@
 
 namespace delta {
 
-/// The gated delta rule: forget, then correct the value stored under the key.
+/// The gated delta rule (Gated DeltaNet): forget, then correct the value stored under the key.
 /// \f[ S_t = \alpha_t S_{t-1} (I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top, \qquad o_t = S_t q_t \f]
-/// The prediction is read from the decayed state, and the value that is written is not decayed.
-/// \formula{F48}  \source{Yang, Kautz, Hatamizadeh 2024, Gated Delta Networks, arXiv:2412.06464, Eq. 10}  \needs{+ - *}
+/// k predicts and writes, q reads out. The order matters: the state decays first, the prediction is read from the
+/// decayed state, and the value that is written is not decayed. alpha = 1 is `delta`; alpha = 0 clears the state and
+/// leaves beta v k^T; beta = 0 leaves the decayed state, still readable. It is one step of gradient descent on
+/// |S k - v|^2 / 2 with weight decay, if the gradient is taken at the decayed state.
+///
+/// Its relatives: `kda` decays per channel, `comba` predicts before the decay, `q_delta` predicts with key and query,
+/// `gated_delta_channel` has a beta per value channel, `delta_product` several keys a token.
+/// \formula{F48} \formula{F50} \formula{F58}
+/// \source{Yang, Kautz, Hatamizadeh 2024, Gated Delta Networks, arXiv:2412.06464, Eq. 10}  \needs{+ - *}
 struct gated_delta {
-  static constexpr std::string_view aliases[] = {"gdn", "gated_deltanet"};
+  static constexpr std::string_view aliases[] = {"gdn", "gated_deltanet", "gated_delta_rule"};
   static constexpr RuleInfo info{
       .id = "gated_delta",
       .title = "Gated DeltaNet",
@@ -24,10 +31,10 @@ struct gated_delta {
     return {{.d = t.alpha, .x = t.k, .y = t.k, .v = t.v, .beta = t.beta}};
   }
 
+  /// S (I - beta k k^T), multiplied out once: S - beta (S k) k^T.
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
-    const Mat<T> I = Mat<T>::Identity(S.cols(), S.cols());
-    S = t.alpha * S * (I - t.beta * t.k * t.k.transpose()) + t.beta * t.v * t.k.transpose();  // [d_v x d_k]
-    return S * t.q;                                                                           // [d_v]
+    S = t.alpha * (S - t.beta * (S * t.k) * t.k.transpose()) + t.beta * t.v * t.k.transpose();  // [d_v x d_k]
+    return S * t.q;                                                                             // [d_v]
   }
 };
 

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "../core/rule.hpp"
+
+namespace delta {
+
+/// The delta rule (DeltaNet): read what the key holds, and write only the difference.
+/// \f[ S_t = S_{t-1}(I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top, \qquad o_t = S_t q_t \f]
+/// One step of gradient descent of size beta on |S k - v|^2 / 2. Afterwards S_t k = (1 - beta |k|^2) S_{t-1} k + beta
+/// |k|^2 v: with a unit key, beta = 0 changes nothing and beta = 1 replaces what the key held. beta in (0, 2) still
+/// contracts, and beyond 1 flips the sign of the old value, which lets the state count parity.
+///
+/// Three published rules are this one with another strength, computed from |k|^2 by reference/layer/strength.hpp:
+/// Kaczmarz, 1/|k|^2, after which S_t k = v for any key; EFLA, (1 - exp(-beta |k|^2))/|k|^2, the exact flow of the
+/// gradient; Longhorn, beta/(1 + beta |k|^2), the exact minimiser of its objective. Pass what they return as beta.
+///
+/// With a decay it becomes `gated_delta`, with several keys a token `delta_product`.
+/// \formula{F20} \formula{F22} \formula{F27}
+/// \source{Schlag, Irie, Schmidhuber 2021, arXiv:2102.11174; Yang et al. 2024, arXiv:2406.06484}
+/// \needs{+ - *}
+struct delta {
+  static constexpr std::string_view aliases[] = {"deltanet", "delta_rule"};
+  static constexpr RuleInfo info{.id = "delta",
+                                 .title = "DeltaNet",
+                                 .formula = R"(S_t = S_{t-1}(I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top)",
+                                 .label = "F20",
+                                 .source = "arXiv:2102.11174, arXiv:2406.06484",
+                                 .strength = Strength::per_head,
+                                 .aliases = aliases};
+
+  template <Ring T> static Steps<T> steps(const Token<T>& t) {
+    return {{.d = {}, .x = t.k, .y = t.k, .v = t.v, .beta = t.beta}};
+  }
+
+  /// As it is explained: fetch the old value, mix it with the new one, and exchange the two under the key.
+  /// \formula{F21}
+  template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
+    const Vec<T> v_old = S * t.k;                                 // [d_v]
+    const Vec<T> v_new = t.beta * t.v + (T(1) - t.beta) * v_old;  // [d_v]
+    S += v_new * t.k.transpose() - v_old * t.k.transpose();       // [d_v x d_k]
+    return S * t.q;                                               // [d_v]
+  }
+};
+
+}  // namespace delta
