@@ -11,8 +11,10 @@ namespace delta {
 /// feedback term lambda S q is read from the decayed state, as S k is. It is no gradient descent on |S x - v|^2 / 2,
 /// which would write along x. For unit keys and queries 0 < beta x.k < 2 if 0 < lambda < 1 and 0 < beta <= 1, so that
 /// the error of each token shrinks; the state may grow all the same, as the erase x k^T is not symmetric. lambda is a
-/// sigmoid of the input, one number per head (`sigmoid_gate` in reference/layer/gates.hpp). \formula{F72} \formula{F73}
-/// \formula{F90}  \source{Q-Delta, arXiv:2606.08804, Sec. 3}  \needs{+ - *}
+/// sigmoid of the input, one number per head (`sigmoid_gate` in reference/layer/gates.hpp).
+/// \formula{F72} \formula{F73} \formula{F90}
+/// \source{Q-Delta, arXiv:2606.08804, Sec. 3}
+/// \needs{+ - *}
 struct q_delta {
   static constexpr std::string_view aliases[] = {"qdelta", "q_deltanet"};
   static constexpr RuleInfo info{
