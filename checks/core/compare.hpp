@@ -2,9 +2,12 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 
+#include "checks/core/ratio.hpp"
 #include "reference/core/problem.hpp"
 #include "reference/scalars/convert.hpp"
 
@@ -24,34 +27,44 @@ struct Place {
 /// 0/0 is 0, x/0 is infinite, and whatever is not finite makes the error infinite.
 struct Distance {
   double o = 0, state = 0;
-  bool all_zero = true;        ///< the exact result is zero everywhere: nothing was tested
-  std::optional<Place> worst;  ///< the element with the largest error against the size of its lane
+  bool all_zero = true;            ///< the exact result is zero everywhere: nothing was tested
+  std::optional<Place> worst;      ///< the element with the largest error against the size of its lane
+  std::optional<Place> first_bad;  ///< the first token of o, in its first bad lane, whose error is beyond `limit`
 };
 
-/// \pre same lanes, same shapes   \tparam J the scalar that judges, at least as wide as the one judged
-template <Real J, Real T> Distance distance(const Result<J>& want, const Result<T>& got) {
+/// \pre same lanes, same shapes   \param limit  on the error of one token, against the largest token of its lane
+/// \tparam J the scalar that judges, at least as wide as the one judged
+template <Real J, Real T> Distance distance(const Result<J>& want, const Result<T>& got, double limit = INFINITY) {
   auto wide = [](const T& x) { return convert<J>(x); };
   auto narrow = [](const J& x) { return Scalar<J>::to_double(x); };
+  auto finite = [](const T& x) { return std::isfinite(Scalar<T>::to_double(x)); };
   Distance d;
   double worst = 0;
   // The error of the rows of one tensor, relative to the largest row (o) or to the whole (a state).
   auto measure = [&](std::string_view tensor, std::size_t lane, const Mat<J>& W, const Mat<T>& G, bool by_row) {
-    const Mat<double> w = W.unaryExpr(narrow), e = Mat<J>(G.unaryExpr(wide) - W).unaryExpr(narrow);
-    auto norm = [&](const Mat<double>& A) {
-      return A.size() == 0 ? 0.0 : by_row ? A.rowwise().stableNorm().maxCoeff() : A.stableNorm();
-    };
+    if (W.size() == 0) return 0.0;
+    const Mat<double> w = W.unaryExpr(narrow);
+    Mat<double> e(W.rows(), W.cols());
+    for (Index c = 0; c < W.cols(); ++c)
+      for (Index r = 0; r < W.rows(); ++r) e(r, c) = finite(G(r, c)) ? narrow(J(wide(G(r, c)) - W(r, c))) : NAN;
+    auto norm = [&](const Mat<double>& A) { return by_row ? A.rowwise().stableNorm().maxCoeff() : A.stableNorm(); };
     const double size = norm(w);
     d.all_zero = d.all_zero && size == 0;
     double error = 0;
-    for (Index r = 0; r < e.rows(); ++r)
+    for (Index r = 0; r < e.rows(); ++r) {
+      double of_row = 0;
+      Place bad{tensor, lane, r};
       for (Index c = 0; c < e.cols(); ++c) {
         const double a = std::isfinite(e(r, c)) ? std::abs(e(r, c)) / (e(r, c) == 0 ? 1 : size) : INFINITY;
-        error = std::max(error, a);
-        if (a > worst) {
-          worst = a;
-          d.worst = {tensor, lane, r, c, w(r, c), w(r, c) + e(r, c)};
+        if (a > of_row || c == 0) {
+          of_row = a;
+          bad.column = c, bad.want = w(r, c), bad.got = Scalar<T>::to_double(G(r, c));
         }
       }
+      error = std::max(error, of_row);
+      if (of_row > worst) worst = of_row, d.worst = bad;
+      if (by_row && !d.first_bad && (std::isinf(of_row) || e.row(r).stableNorm() > limit * size)) d.first_bad = bad;
+    }
     return error == 0 || std::isinf(error) ? error : norm(e) / size;
   };
   for (std::size_t lane = 0; lane < want.size(); ++lane) {
@@ -59,6 +72,74 @@ template <Real J, Real T> Distance distance(const Result<J>& want, const Result<
     d.state = std::max(d.state, measure("final_state", lane, want[lane].S, got[lane].S, false));
   }
   return d;
+}
+
+/// What correct code in that precision makes of the two errors of `Distance`: the E of the ratios.
+struct Expected {
+  double o = 0, state = 0;
+};
+
+/// What a comparison found: the worst ratio, which one it is, and the verdict.
+struct Comparison {
+  Verdict verdict = Verdict::failed;
+  double ratio = INFINITY;
+  Ratio which = kOutput;
+  std::string reason;  ///< why it is not trusted, or what is wrong
+  Distance distance;
+};
+
+/// Where the shapes differ; empty if they agree.
+template <Ring J, Ring T> std::string mismatch(const Result<J>& want, const Result<T>& got) {
+  auto shape = [](const auto& A) { return "[" + std::to_string(A.rows()) + " x " + std::to_string(A.cols()) + "]"; };
+  auto differ = [](const auto& A, const auto& B) { return A.rows() != B.rows() || A.cols() != B.cols(); };
+  if (want.size() != got.size()) return std::to_string(got.size()) + " lanes, expected " + std::to_string(want.size());
+  for (std::size_t n = 0; n < want.size(); ++n) {
+    if (differ(want[n].O, got[n].O))
+      return "o of lane " + std::to_string(n) + " is " + shape(got[n].O) + ", expected " + shape(want[n].O);
+    if (differ(want[n].S, got[n].S))
+      return "final_state of lane " + std::to_string(n) + " is " + shape(got[n].S) + ", expected " + shape(want[n].S);
+  }
+  return {};
+}
+
+/// Whether a reference and a candidate have any memory in common: such a comparison compares a result with itself.
+template <Ring J, Ring T> bool share_storage(const Result<J>& want, const Result<T>& got) {
+  using Range = std::pair<const char*, const char*>;
+  auto ranges = [](const auto& result) {
+    std::vector<Range> out;
+    auto add = [&](const auto& A) {
+      if (A.size() == 0) return;
+      const auto begin = reinterpret_cast<const char*>(A.data());
+      out.emplace_back(begin, begin + static_cast<std::size_t>(A.size()) * sizeof(*A.data()));
+    };
+    for (const auto& lane : result) add(lane.O), add(lane.S);
+    return out;
+  };
+  for (const Range& a : ranges(want))
+    for (const Range& b : ranges(got))
+      if (std::less<>()(a.first, b.second) && std::less<>()(b.first, a.second)) return true;
+  return false;
+}
+
+/// Judges a result against the exact one: R1 and R3, the larger one deciding.
+template <Real J, Real T> Comparison compare(const Result<J>& want, const Result<T>& got, const Expected& e) {
+  Comparison c;
+  if (c.reason = mismatch(want, got); !c.reason.empty()) return c;
+  auto untrusted = [&](std::string why) {
+    c.verdict = Verdict::untrusted, c.ratio = NAN, c.reason = std::move(why);
+    return c;
+  };
+  if (want.empty()) return untrusted("nothing to compare");
+  if (share_storage(want, got)) return untrusted("the reference and the candidate share storage");
+  c.distance = distance(want, got, kFailed * e.o);
+  if (c.distance.all_zero && c.distance.o == 0 && c.distance.state == 0) return untrusted("the exact result is zero");
+  auto over = [](double error, double expected) { return error == 0 ? 0 : error / expected; };
+  const double o = over(c.distance.o, e.o), state = over(c.distance.state, e.state);
+  c.which = o >= state ? kOutput : kState;
+  c.ratio = std::max(o, state);
+  c.verdict = judge(c.ratio);
+  if (c.verdict == Verdict::failed) c.reason = std::string(c.which.id) + ", " + std::string(c.which.meaning);
+  return c;
 }
 
 }  // namespace delta

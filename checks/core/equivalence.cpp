@@ -2,6 +2,12 @@
 #include "checks/core/equivalence.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <thread>
 
 #include "checks/core/measure.hpp"
 
@@ -12,69 +18,104 @@ bool chosen(const std::vector<std::string>& list, std::string_view name) {
   return list.empty() || std::ranges::find(list, name) != list.end();
 }
 
-/// Formats of p bits and a double's range: only the roundings differ between them, so each is a draw of the rounding
-/// errors that correct code makes, and errors scale with 2^-p.
-constexpr Format kDraws[] = {{"22 bits", 22, -1022, 1023},
-                             {"23 bits", 23, -1022, 1023},
-                             {"24 bits", 24, -1022, 1023},
-                             {"25 bits", 25, -1022, 1023}};
+/// Formats with a double's range. Only the roundings differ between them, so each is a draw of the rounding errors
+/// that correct code makes; errors are proportional to 2^-p as long as they are small.
+/// Inputs have 8 significant bits, so that in wide formats the first products are exact: narrow formats are drawn
+/// next to their own p, and none is drawn at the p of a scalar that is judged.
+constexpr Format draw_format(int p) { return {"draw", p, -1022, 1023}; }
+constexpr Format kWideDraws[] = {draw_format(19), draw_format(20), draw_format(21),
+                                 draw_format(22), draw_format(23), draw_format(25)};
+constexpr Format kNarrowDraws[] = {draw_format(9),  draw_format(10), draw_format(12),
+                                   draw_format(13), draw_format(14), draw_format(15)};
 
-/// One rule on one family at one shape, every form and scalar.
+/// Where two exact results first differ; empty if they are equal.
+template <Ring T> std::string difference(const Result<T>& want, const Result<T>& got) {
+  std::ostringstream out;
+  auto search = [&](const char* tensor, std::size_t lane, const Mat<T>& a, const Mat<T>& b) {
+    for (Index r = 0; r < a.rows() && out.str().empty(); ++r)
+      for (Index c = 0; c < a.cols() && out.str().empty(); ++c)
+        if (!(a(r, c) == b(r, c)))
+          out << tensor << '[' << r << ',' << c << "] of lane " << lane << ": want " << a(r, c) << ", got " << b(r, c);
+  };
+  for (std::size_t n = 0; n < want.size(); ++n) {
+    search("o", n, want[n].O, got[n].O);
+    search("final_state", n, want[n].S, got[n].S);
+  }
+  return out.str();
+}
+
+/// "first bad token t=9 (chunk 1, row 1); worst o[9,2] of lane 0: want 1.25, got 1.24"
+std::string place(const Distance& d, Index C) {
+  std::ostringstream out;
+  if (const auto& b = d.first_bad)
+    out << "first bad token t=" << b->row << " (chunk " << b->row / C << ", row " << b->row % C << ") of lane "
+        << b->lane << "; ";
+  if (const auto& w = d.worst) {
+    out.precision(8);
+    out << "worst " << w->tensor << '[' << w->row << ',' << w->column << "] of lane " << w->lane << ": want " << w->want
+        << ", got " << w->got;
+  }
+  return out.str();
+}
+
+/// One rule on one family at one size, every form and scalar.
 class Case {
  public:
-  Case(const Rule& rule, const Family& family, const Shape& shape, Index C, std::uint64_t seed)
-      : rule_(rule), family_(family), C_(C), seed_(seed), p_(draw(rule.info, family, shape, seed)) {}
+  Case(const Rule& rule, const Family& family, const Size& size, std::uint64_t seed)
+      : rule_(rule), family_(family), size_(size), seed_(seed), p_(draw(rule.info, family, size, seed)) {}
 
-  Row blank(std::string_view form, std::string_view scalar) const {
+  Row blank(std::string_view form, std::string_view scalar, std::string_view kind) const {
     return {.rule = std::string(rule_.info.id),
             .form = std::string(form),
             .against = "paper",
             .scalar = std::string(scalar),
             .family = std::string(family_.name),
-            .shape = p_.shape.text() + "_C" + std::to_string(C_),
-            .kind = "",
+            .shape = size_.text(),
+            .kind = std::string(kind),
             .seed = seed_};
   }
-
   bool can(std::string_view form) const { return applies(rule_, form, p_); }
 
   /// Equality with the printed formula, on the family's numbers and at a random point of the ring.
   template <Ring T> Row exact(std::string_view form) const {
-    Row row = blank(form, Scalar<T>::name);
-    row.kind = "exact";
-    const bool equal = equal_on(form, over<T>(p_)) && equal_on(form, generic<T>(p_, seed_));
-    row.verdict = equal ? Verdict::passed : Verdict::failed;
-    if (!equal) row.ratio = INFINITY, row.reason = "not equal";
+    Row row = blank(form, Scalar<T>::name, "exact");
+    row.where = differ(form, over<T>(p_));
+    if (row.where.empty()) row.where = differ(form, generic<T>(p_, seed_));
+    row.verdict = row.where.empty() ? Verdict::passed : Verdict::failed;
+    if (row.verdict == Verdict::failed) row.ratio = INFINITY, row.reason = "not equal to the printed formula";
     return row;
   }
 
-  /// The error against a wider scalar J, over the error that this form makes in that precision.
+  /// Scalars wider than the formats: their range holds everything.
   template <Real T, Real J> Row ratio(std::string_view form, std::string_view scalar, double unit) {
-    Row row = blank(form, scalar);
-    row.kind = "ratio";
-    const Distance d = distance(wanted<J>(), compute<T>(rule_, form, C_, over<T>(p_)));
-    const Distance e = expected(form);
-    if (d.all_zero) return row.verdict = Verdict::untrusted, row.reason = "the exact result is zero", row;
-    if (std::max(e.o, e.state) * unit > 0.1)
-      return row.verdict = Verdict::untrusted, row.reason = "ill-posed in this precision", row;
-    row.ratio = std::max(d.o / ((e.o + 1) * unit), d.state / ((e.state + 1) * unit));
-    row.verdict = judge(row.ratio);
-    if (row.verdict == Verdict::failed && d.worst)
-      row.reason = std::string(d.worst->tensor) + "[" + std::to_string(d.worst->row) + "," +
-                   std::to_string(d.worst->column) + "]";
+    return judged<T, J>(form, scalar, unit, kWideDraws);
+  }
+
+  /// A format of p bits. Its range may be too small for the inputs or for what is computed from them: then the same p
+  /// with a double's range passes where it fails, and the case says nothing about the form.
+  Row rounded(std::string_view form, const Format& f) {
+    if (!holds(f)) return skipped(form, f.name, "the inputs are outside its range");
+    const std::span<const Format> draws = f.p < 16 ? std::span<const Format>(kNarrowDraws) : kWideDraws;
+    auto in = [&](const Format& g) {
+      const Working::Scope scope(g);
+      return judged<AnyFormat, DoubleDouble>(form, f.name, f.unit(), draws);
+    };
+    const Row row = in(f);
+    if (row.verdict == Verdict::passed || row.verdict == Verdict::untrusted) return row;
+    const Row wide = in(draw_format(f.p));
+    if (wide.verdict < row.verdict) return skipped(form, f.name, "an intermediate is outside its range");
     return row;
   }
 
-  Row rounded(std::string_view form, const Format& f) {
-    const Working::Scope scope(f);
-    return ratio<AnyFormat, DoubleDouble>(form, f.name, f.unit());
+  Row skipped(std::string_view form, std::string_view scalar, std::string_view reason) const {
+    Row row = blank(form, scalar, "ratio");
+    row.reason = reason;
+    return row;
   }
 
  private:
-  template <Ring T> bool equal_on(std::string_view form, const Problem<T>& p) const {
-    const Result<T> want = compute_paper<T>(rule_, p), got = compute<T>(rule_, form, C_, p);
-    return std::ranges::equal(want, got,
-                              [](const Output<T>& a, const Output<T>& b) { return a.O == b.O && a.S == b.S; });
+  template <Ring T> std::string differ(std::string_view form, const Problem<T>& p) const {
+    return difference<T>(compute_paper<T>(rule_, p), compute<T>(rule_, form, size_.C, p));
   }
 
   template <Real J> const Result<J>& wanted() {
@@ -83,25 +124,185 @@ class Case {
     return want;
   }
 
+  /// The error of the result over the error that this form makes in that precision.
+  template <Real T, Real J>
+  Row judged(std::string_view form, std::string_view scalar, double unit, std::span<const Format> draws) {
+    Row row = blank(form, scalar, "ratio");
+    const Expected e = expected(form, draws);  // in units of u
+    if (std::max(e.o, e.state) * std::max(unit, draws.front().unit()) > 0.1) {
+      row.verdict = Verdict::untrusted, row.ratio = NAN, row.reason = "ill-posed in this precision";
+      return row;
+    }
+    const bool equality = family_.judge == Judge::equality;
+    const Expected allowed = equality ? Expected{0, 0} : Expected{(e.o + kFloor) * unit, (e.state + kFloor) * unit};
+    const Comparison c = compare(wanted<J>(), compute<T>(rule_, form, size_.C, over<T>(p_)), allowed);
+    row.ratio = c.ratio, row.verdict = c.verdict, row.reason = c.reason;
+    if (c.verdict == Verdict::failed) row.where = place(c.distance, size_.C);
+    return row;
+  }
+
   /// The largest error of the form over the draws, in units of the unit roundoff.
-  Distance expected(std::string_view form) {
-    Distance worst;
-    for (const Format& f : kDraws) {
+  Expected expected(std::string_view form, std::span<const Format> draws) {
+    const auto key = std::pair(std::string(form), draws.data());
+    if (const auto known = expected_.find(key); known != expected_.end()) return known->second;
+    Expected worst;
+    for (const Format& f : draws) {
       const Working::Scope scope(f);
-      const Distance d = distance(wanted<DoubleDouble>(), compute<AnyFormat>(rule_, form, C_, over<AnyFormat>(p_)));
+      const Distance d =
+          distance(wanted<DoubleDouble>(), compute<AnyFormat>(rule_, form, size_.C, over<AnyFormat>(p_)));
       worst.o = std::max(worst.o, d.o / f.unit());
       worst.state = std::max(worst.state, d.state / f.unit());
     }
-    return worst;
+    return expected_[key] = worst;
   }
+
+  bool holds(const Format& f) const {
+    auto fits = [&](double x) { return std::isnan(x) || f.round(x) == x; };
+    bool all = fits(p_.scale);
+    for (const Tensor<double>* x : {&p_.q, &p_.k, &p_.v, &p_.beta, &p_.alpha, &p_.lambda})
+      all = all && std::ranges::all_of(x->data, fits);
+    for (const Tensor<double>& x : p_.inputs) all = all && std::ranges::all_of(x.data, fits);
+    for (const Mat<double>& S : p_.S0) all = all && std::ranges::all_of(S.reshaped(), fits);
+    return all;
+  }
+
+  static constexpr double kFloor = 1;
 
   const Rule& rule_;
   const Family& family_;
-  Index C_;
+  Size size_;
   std::uint64_t seed_;
   Problem<double> p_;
-  std::tuple<Result<DoubleDouble>, Result<Mp50>> wanted_;
+  std::tuple<Result<Rational>, Result<DoubleDouble>> wanted_;
+  std::map<std::pair<std::string, const Format*>, Expected> expected_;
 };
+
+/// Calls work(i) for i < n on all cores and done(i, result) in the order of i.
+template <class R>
+void in_order(std::size_t n, const std::function<R(std::size_t)>& work,
+              const std::function<void(std::size_t, R)>& done) {
+  std::vector<std::optional<R>> results(n);
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::condition_variable finished;
+  std::vector<std::jthread> pool;
+  std::exception_ptr error;
+  for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t)
+    pool.emplace_back([&] {
+      for (std::size_t i; (i = next++) < n;) {
+        std::optional<R> r;
+        std::exception_ptr problem;
+        try {
+          r = work(i);
+        } catch (...) {
+          problem = std::current_exception();
+        }
+        const std::lock_guard lock(mutex);
+        if (problem) error = problem, next = n;
+        results[i] = std::move(r);
+        finished.notify_one();
+      }
+    });
+  for (std::size_t i = 0; i < n; ++i) {
+    std::unique_lock lock(mutex);
+    finished.wait(lock, [&] { return error || results[i]; });
+    if (error) {
+      lock.unlock();
+      pool.clear();
+      std::rethrow_exception(error);
+    }
+    R r = std::move(*results[i]);
+    results[i].reset();
+    lock.unlock();
+    done(i, std::move(r));
+  }
+}
+
+/// One unit of work: a case, or the laws of a rule on a family.
+struct Job {
+  const Rule* rule;
+  const Family* family;
+  Size size;
+  bool laws = false;
+  bool large = false;      ///< too large for rationals and wide floating point
+  bool only_gf61 = false;  ///< of the size that kernels use
+};
+
+std::vector<Row> run_case(const Selection& what, const Job& job) {
+  std::vector<Row> rows;
+  Case c(*job.rule, *job.family, job.size, what.seed);
+  for (const std::string& form : form_names()) {
+    if (!chosen(what.forms, form)) continue;
+    const bool can = c.can(form);
+    auto row = [&](std::string_view scalar, bool small_only, auto compute) {
+      if (!chosen(what.scalars, scalar) || (job.large && small_only) || (job.only_gf61 && scalar != "gf61")) return;
+      rows.push_back(can ? compute() : c.skipped(form, scalar, "the form does not apply to this rule"));
+    };
+    row("rational", true, [&] { return c.exact<Rational>(form); });
+    row("gf61", false, [&] { return c.exact<GF61>(form); });
+    row("dual", true, [&] { return c.exact<Dual<GF61>>(form); });
+    row("mp50", true, [&] { return c.ratio<Mp50, Rational>(form, "mp50", Scalar<Mp50>::unit); });
+    row("dd", true, [&] { return c.ratio<DoubleDouble, Rational>(form, "dd", Scalar<DoubleDouble>::unit); });
+    row("double", false, [&] { return c.ratio<double, DoubleDouble>(form, "double", Scalar<double>::unit); });
+    for (const Format* f : {&kFp32, &kTf32, &kFp16, &kBf16}) row(f->name, false, [&] { return c.rounded(form, *f); });
+  }
+  return rows;
+}
+
+std::vector<Row> run_laws(const Selection& what, const Job& job) {
+  std::vector<Row> rows;
+  Size size = job.size;
+  size.shape.offsets.clear();  // the laws about packed sequences pack for themselves
+  const Case c(*job.rule, *job.family, size, what.seed);
+  for (const std::string& form : form_names()) {
+    if (!chosen(what.forms, form) || !c.can(form)) continue;
+    for (const Law& law : laws())
+      for (const auto& [scalar, check] : law.checks) {
+        if (!chosen(what.laws, law.name) || !chosen(what.scalars, scalar)) continue;
+        const LawOutcome outcome = check({*job.rule, form, *job.family, size, what.seed});
+        if (!outcome) continue;
+        Row row = c.blank(form, scalar, law.bound && scalar != "rational" ? "ratio" : "exact");
+        row.against = "law: " + std::string(law.name);
+        row.ratio = *outcome;
+        row.verdict = judge(row.ratio);
+        if (row.verdict == Verdict::failed) row.reason = "broken: " + std::string(law.statement);
+        rows.push_back(std::move(row));
+      }
+  }
+  return rows;
+}
+
+/// What a selection runs, in order. By default each rule and family run at the base size and at one row of the sweep,
+/// a different one for each pair, so that every rule and every family meet many of them; `full` runs them all.
+std::vector<Job> jobs(const Selection& what) {
+  std::vector<Job> out;
+  const Size base = Size::parse(what.quick ? kQuickSize : kBaseSize);
+  std::size_t turn = 0;
+  for (const Rule* rule : rules()) {
+    if (!chosen(what.rules, rule->info.id)) continue;
+    for (const Family& family : families()) {
+      if (!chosen(what.families, family.name) || !family.concerns(rule->info)) continue;
+      auto at = [&](const Size& z) { return family.at ? family.at(z) : z; };
+      const bool first = &family == families().data();
+      if (what.size) {
+        out.push_back({rule, &family, *what.size, !what.laws.empty()});
+        continue;
+      }
+      if (what.laws.empty()) {
+        out.push_back({rule, &family, at(base)});
+        for (std::size_t i = 0; i < sweep().size() && !what.quick; ++i)
+          if (what.full || i == turn % sweep().size())
+            out.push_back({rule, &family, at(Size::parse(sweep()[i].size)), false, sweep()[i].large});
+        if (first && !what.quick) out.push_back({rule, &family, Size::parse(kRealSize), false, true, true});
+        turn += 1;
+      }
+      const bool usual = first || family.name == "alpha_zero" || family.name == "repeated_keys";
+      if (usual || what.full || !what.laws.empty() || !what.families.empty())
+        out.push_back({rule, &family, base, true});
+    }
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -127,28 +328,22 @@ const std::vector<std::string>& form_names() {
   return names;
 }
 
-void check_equivalence(const Selection& what, const std::function<void(const Row&)>& report) {
-  const Shape shape{.B = 1, .T = 21, .H = 1, .HV = 2, .d_k = 6, .d_v = 4, .n_h = 3, .offsets = {}};
-  for (const Rule* rule : rules()) {
-    if (!chosen(what.rules, rule->info.id)) continue;
-    for (const Family& family : families()) {
-      if (!chosen(what.families, family.name)) continue;
-      Case c(*rule, family, shape, 8, what.seed);
-      for (const std::string& form : form_names()) {
-        if (!chosen(what.forms, form) || !c.can(form)) continue;
-        auto row = [&](std::string_view scalar, auto compute) {
-          if (chosen(what.scalars, scalar)) report(compute());
-        };
-        row("rational", [&] { return c.exact<Rational>(form); });
-        row("gf61", [&] { return c.exact<GF61>(form); });
-        row("dual", [&] { return c.exact<Dual<GF61>>(form); });
-        row("mp50", [&] { return c.ratio<Mp50, Mp50>(form, "mp50", Scalar<Mp50>::unit); });
-        row("dd", [&] { return c.ratio<DoubleDouble, Mp50>(form, "dd", Scalar<DoubleDouble>::unit); });
-        row("double", [&] { return c.ratio<double, DoubleDouble>(form, "double", Scalar<double>::unit); });
-        for (const Format* f : {&kFp32, &kTf32, &kFp16, &kBf16}) row(f->name, [&] { return c.rounded(form, *f); });
-      }
-    }
-  }
+double schwartz_zippel(const Size& size) {
+  // The degree of an output in the drawn numbers: a micro-step multiplies by at most beta x y and the decays of a
+  // chunk, and a wrong form may do so once more for every row of its chunk.
+  const double m = static_cast<double>(std::max<Index>(size.shape.n_h, 2)), steps = m * double(size.shape.T);
+  return (steps * (m * double(size.C) + 6) + 4) / static_cast<double>(GF61::p);
+}
+
+void check_equivalence(const Selection& what, const std::function<void(const Row&)>& report,
+                       const std::function<void(std::size_t, std::size_t)>& progress) {
+  const std::vector<Job> all = jobs(what);
+  in_order<std::vector<Row>>(
+      all.size(), [&](std::size_t i) { return all[i].laws ? run_laws(what, all[i]) : run_case(what, all[i]); },
+      [&](std::size_t i, std::vector<Row> rows) {
+        for (const Row& r : rows) report(r);
+        if (progress) progress(i + 1, all.size());
+      });
 }
 
 }  // namespace delta

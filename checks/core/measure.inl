@@ -16,7 +16,10 @@ template <Ring T> Result<T> compute_paper(const Rule& rule, const Problem<T>& p)
 }
 
 template <Ring T> Problem<T> over(const Problem<double>& p) {
-  return p.map<T>([](double x) { return convert<T>(x); });
+  return p.map<T>([](double x) {
+    if (Scalar<T>::exact && !std::isfinite(x)) return convert<T>(1e6);  // no NaN there: what is poisoned is only large
+    return convert<T>(x);
+  });
 }
 
 /// A uniformly random element of an exact scalar: the whole field, or small fractions that stay readable.

@@ -16,6 +16,8 @@ int main(int argc, char** argv) {
   c->add_option("--form", check.selection.forms, "only these forms");
   c->add_option("--family", check.selection.families, "only these families of inputs");
   c->add_option("--scalar", check.selection.scalars, "only these scalars");
+  c->add_option("--shape", check.shape, "only this shape, as the table prints it");
+  c->add_option("--law", check.selection.laws, "only these laws, and no table");
   c->add_option("--seed", check.selection.seed, "seed of the inputs")->capture_default_str();
   c->add_flag("--quick", check.selection.quick, "one small shape");
   c->add_flag("--full", check.selection.full, "every length and head shape of the sweep")->excludes("--quick");

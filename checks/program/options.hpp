@@ -15,6 +15,7 @@ struct UsageError : std::runtime_error {
 
 struct CheckOptions {
   Selection selection;
+  std::string shape;  ///< as the table prints it
   bool json = false, list = false;
 };
 

@@ -28,7 +28,7 @@ struct Shape {
     auto part = [](const char* name, Index n) { return name + std::to_string(n); };
     std::string s = part("B", B) + part("_T", T) + part("_H", H) + part("_HV", HV) + part("_K", d_k) + part("_V", d_v);
     if (n_h > 1) s += part("_N", n_h);
-    if (!offsets.empty()) s += part("_packed", sequences());
+    for (const Index& o : offsets) s += part(&o == offsets.data() ? "_packed" : ".", o);
     return s;
   }
 };
