@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iomanip>
 #include <iostream>
 #include <iterator>
 #include <map>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -61,87 +63,79 @@ std::string rule_page(const RuleInfo& r) {
 
 // ---- formulas -------------------------------------------------------------------------------------------------------
 
-/// The name Doxygen gives to the page with the source of a file, "chunkwise_8hpp_source.html".
-std::string source_page(const fs::path& file, bool unique_name) {
+/// The sources that the site shows, relative to the root, in order.
+std::vector<fs::path> sources(const fs::path& root) {
+  static const std::set<fs::path> kinds{".hpp", ".cpp", ".inl", ".cu", ".cuh"};
+  std::vector<fs::path> all;
+  for (const fs::path folder : {"reference", "derivations", "checks", "gpu", "docs"}) {
+    if (!fs::exists(root / folder)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      const fs::path file = fs::relative(entry.path(), root);
+      if (kinds.contains(file.extension()) && !(folder == "checks" && file.extension() == ".cpp")) all.push_back(file);
+    }
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
+/// The page that Doxygen makes of a source: named after the file, or after its path where two files share a name.
+std::string source_page(const fs::path& file, bool shared_name) {
   std::string name;
-  for (const char c : unique_name ? file.filename().string() : file.string())
+  for (const char c : shared_name ? file.string() : file.filename().string())
     name += c == '_' ? "__" : c == '.' ? "_8" : c == '/' ? "_2" : std::string(1, c);
   return name + "_source.html";
 }
 
-struct Place {
-  fs::path file;
-  int line;
-};
+/// For each label a link to the first line of each file that names it: \formula{F84}, a claim, or a comment `F84`.
+std::map<std::string, std::string> places(const fs::path& root, const std::set<std::string>& labels) {
+  static const std::regex label(R"(\\formula\{([^}]+)\}|\b(F[0-9]{2,3}|C-[a-z0-9-]+)\b)");
+  const std::vector<fs::path> files = sources(root);
+  std::map<fs::path, int> names;
+  for (const fs::path& f : files) ++names[f.filename()];
 
-/// Where each label stands: \formula{F84}, the label of a rule, a claim of a derivation, or the bare label in a
-/// comment.
-std::map<std::string, std::vector<Place>> places(const fs::path& root, const std::set<std::string>& labels) {
-  static const std::regex label(R"(\\formula\{([^}]+)\}|\b(F[0-9]{2,3}|[CD][0-9]*-[a-z0-9-]+)\b)");
-  std::map<std::string, std::vector<Place>> all;
-  for (const char* folder : {"reference", "derivations", "checks", "gpu"}) {
-    if (!fs::exists(root / folder)) continue;
-    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
-      const fs::path file = fs::relative(entry.path(), root);
-      if (!std::set<fs::path>{".hpp", ".cpp", ".inl", ".cu", ".cuh"}.contains(file.extension())) continue;
-      if (file.extension() == ".cpp" && *file.begin() == "checks") continue;  // the site has no page for these
-      std::ifstream in(entry.path());
-      int n = 0;
-      for (std::string line; ++n, std::getline(in, line);)
-        for (std::sregex_iterator m(line.begin(), line.end(), label), end; m != end; ++m) {
-          const std::string id = (*m)[1].matched ? (*m)[1] : (*m)[2];
-          if (!labels.contains(id)) {
-            if ((*m)[1].matched)
-              throw std::runtime_error(file.string() + ":" + std::to_string(n) + ": " + id +
-                                       " is not in docs/formulas.md");
-            continue;
-          }
-          std::vector<Place>& here = all[id];
-          if (here.empty() || here.back().file != file) here.push_back({file, n});  // the first line of each file
-        }
-    }
+  std::map<std::string, std::string> links;
+  for (const fs::path& file : files) {
+    std::set<std::string> seen;
+    std::ifstream in(root / file);
+    int n = 0;
+    for (std::string line; ++n, std::getline(in, line);)
+      for (std::sregex_iterator m(line.begin(), line.end(), label), end; m != end; ++m) {
+        const bool declared = (*m)[1].matched;
+        const std::string id = (*m)[declared ? 1 : 2], place = file.string() + ":" + std::to_string(n);
+        if (declared && !labels.contains(id)) throw std::runtime_error(place + ": docs/formulas.md has no " + id);
+        if (!labels.contains(id) || !seen.insert(id).second) continue;
+        std::ostringstream link;
+        link << "<a href=\"" << source_page(file, names[file.filename()] > 1) << "#l" << std::setfill('0')
+             << std::setw(5) << n << "\">" << place << "</a><br>";
+        links[id] += link.str();
+      }
   }
-  for (auto& [id, here] : all) std::ranges::sort(here, {}, &Place::file);
-  return all;
+  return links;
 }
 
+/// docs/formulas.md, the formulas that the rules bring along, and where each of them stands.
 std::string formula_index(const fs::path& root) {
-  static const std::regex row(R"(^\| (\S+) \| (.*) \|$)");
-  const std::string text = read(root / "docs/formulas.md");
-  std::vector<std::string> lines;
+  static const std::regex row(R"(\| (\S+) \| (.*) \|)");
+  std::string text = read(root / "docs/formulas.md") + "\n## Rules\n\n| id | statement |\n|---|---|\n";
+  for (const RuleInfo* r : kRules) {
+    const std::string begin = "| " + std::string(r->label) + " | ";
+    if (text.find(begin) == std::string::npos)
+      text += begin + std::string(r->title) + ": $" + std::string(r->formula) + "$ |\n";
+  }
   std::set<std::string> labels;
-  std::istringstream in(text);
+  for (std::sregex_iterator m(text.begin(), text.end(), row), end; m != end; ++m) labels.insert((*m)[1]);
+  std::map<std::string, std::string> where = places(root, labels);
+
+  std::string out, line;
   std::smatch m;
-  for (std::string line; std::getline(in, line); lines.push_back(line))
-    if (std::regex_match(line, m, row) && m[1] != "id") labels.insert(m[1]);
-
-  std::map<std::string, int> names;  // how many source files bear a name
-  for (const char* folder : {"reference", "derivations", "checks", "gpu"})
-    if (fs::exists(root / folder))
-      for (const auto& e : fs::recursive_directory_iterator(root / folder)) ++names[e.path().filename().string()];
-
-  const auto where = places(root, labels);
-  std::string out;
-  for (const std::string& line : lines) {
-    if (line == "| id | statement |") {
-      out += "| id | statement | where |\n";
-    } else if (line == "|---|---|") {
-      out += "|---|---|---|\n";
-    } else if (std::regex_match(line, m, row)) {
-      const std::string id = m[1];
-      std::string links;
-      if (const auto here = where.find(id); here != where.end())
-        for (const Place& p : here->second) {
-          char anchor[16];
-          std::snprintf(anchor, sizeof anchor, "#l%05d", p.line);
-          links += std::string(links.empty() ? "" : "<br>") + "<a href=\"" +
-                   source_page(p.file, names[p.file.filename().string()] == 1) + anchor + "\">" + p.file.string() +
-                   ":" + std::to_string(p.line) + "</a>";
-        }
-      out += "| \\anchor formula_" + id + " " + id + " | " + m[2].str() + " | " + links + " |\n";
-    } else {
-      out += line + "\n";
-    }
+  for (std::istringstream in(text); std::getline(in, line);) {
+    if (line == "| id | statement |")
+      line += " where |";
+    else if (line == "|---|---|")
+      line += "---|";
+    else if (std::regex_match(line, m, row))
+      line = "| \\anchor formula_" + m[1].str() + " " + m[1].str() + " | " + m[2].str() + " | " + where[m[1]] + " |";
+    out += line + "\n";
   }
   return out;
 }
@@ -153,7 +147,6 @@ int main(int argc, char** argv) {
   const fs::path root = argv[1], out = argv[2];
   fs::create_directories(out);
   std::string list = "# Rules {#rules}\n\n| rule | recurrence | source |\n|---|---|---|\n";
-  std::string pages;
   for (const RuleInfo* r : kRules) {
     std::ofstream(out / ("rule_" + std::string(r->id) + ".md")) << rule_page(*r);
     list += "| \\subpage rule_" + std::string(r->id) + " \"" + std::string(r->title) + "\" | $" +
