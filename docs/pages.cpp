@@ -67,7 +67,7 @@ std::string rule_page(const RuleInfo& r) {
 std::vector<fs::path> sources(const fs::path& root) {
   static const std::set<fs::path> kinds{".hpp", ".cpp", ".inl", ".cu", ".cuh"};
   std::vector<fs::path> all;
-  for (const fs::path folder : {"reference", "derivations", "checks", "gpu", "docs"}) {
+  for (const fs::path folder : {"reference", "derivations", "checks", "gpu"}) {
     if (!fs::exists(root / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       const fs::path file = fs::relative(entry.path(), root);
