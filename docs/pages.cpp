@@ -78,21 +78,32 @@ std::vector<fs::path> sources(const fs::path& root) {
   return all;
 }
 
-/// The page that Doxygen makes of a source: named after the file, or after its path where two files share a name.
-std::string source_page(const fs::path& file, bool shared_name) {
-  std::string name;
-  for (const char c : shared_name ? file.string() : file.filename().string())
-    name += c == '_' ? "__" : c == '.' ? "_8" : c == '/' ? "_2" : std::string(1, c);
-  return name + "_source.html";
+/// The page that Doxygen makes of a source: named after the file; where files share their name, after the part of the
+/// path in which they differ.
+std::map<fs::path, std::string> source_pages(const std::vector<fs::path>& files) {
+  std::map<fs::path, std::vector<fs::path>> namesakes;
+  for (const fs::path& f : files) namesakes[f.filename()].push_back(f);
+  std::map<fs::path, std::string> pages;
+  for (const auto& [filename, group] : namesakes) {
+    std::ptrdiff_t shared = std::distance(group[0].begin(), group[0].end()) - 1;  // folders that all of them share
+    for (const fs::path& f : group)
+      shared = std::min(shared, std::distance(group[0].begin(), std::ranges::mismatch(group[0], f).in1));
+    for (const fs::path& f : group) {
+      fs::path name;
+      for (auto part = std::next(f.begin(), shared); part != f.end(); ++part) name /= *part;
+      for (const char c : name.string())
+        pages[f] += c == '_' ? "__" : c == '.' ? "_8" : c == '/' ? "_2" : std::string(1, c);
+      pages[f] += "_source.html";
+    }
+  }
+  return pages;
 }
 
 /// For each label a link to the first line of each file that names it: \formula{F84}, a claim, or a comment `F84`.
 std::map<std::string, std::string> places(const fs::path& root, const std::set<std::string>& labels) {
   static const std::regex label(R"(\\formula\{([^}]+)\}|\b(F[0-9]{2,3}|C-[a-z0-9-]+)\b)");
   const std::vector<fs::path> files = sources(root);
-  std::map<fs::path, int> names;
-  for (const fs::path& f : files) ++names[f.filename()];
-
+  std::map<fs::path, std::string> pages = source_pages(files);
   std::map<std::string, std::string> links;
   for (const fs::path& file : files) {
     std::set<std::string> seen;
@@ -105,8 +116,8 @@ std::map<std::string, std::string> places(const fs::path& root, const std::set<s
         if (declared && !labels.contains(id)) throw std::runtime_error(place + ": docs/formulas.md has no " + id);
         if (!labels.contains(id) || !seen.insert(id).second) continue;
         std::ostringstream link;
-        link << "<a href=\"" << source_page(file, names[file.filename()] > 1) << "#l" << std::setfill('0')
-             << std::setw(5) << n << "\">" << place << "</a><br>";
+        link << "<a href=\"" << pages[file] << "#l" << std::setfill('0') << std::setw(5) << n << "\">" << place
+             << "</a><br>";
         links[id] += link.str();
       }
   }
