@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
   const int repeats = argc > 1 ? std::stoi(argv[1]) : 5;
   const Shape shape{.T = 4096, .H = 4, .HV = 4, .d_k = 128, .d_v = 128, .offsets = {}};
   const Rule& rule = *find_rule("gated_delta");
-  const Problem<double> p = draw(rule.info, *find_family("unit_mild"), shape, 1);
+  const Problem<double> p = draw(rule.info, *find_family("gate_half"), shape, 1);
   std::printf("{\"T\": %td, \"H\": %td, \"d\": %td, \"threads\": %u, \"seconds\": {", shape.T, shape.H, shape.d_k,
               std::thread::hardware_concurrency());
   const char* separator = "";
