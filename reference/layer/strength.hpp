@@ -12,7 +12,7 @@ namespace delta {
 /// Kaczmarz: the step after which S_t k = v, whatever the length of the key. A zero key can be given no value; its
 /// strength is 0.
 /// \f[ \beta_{eff} = 1 / |k|^2 \f]
-/// \formula{F22}
+/// \formula{F22} \formula{C-kaczmarz}
 /// \needs{/}
 template <Field T> T kaczmarz(const T& n) { return n == T(0) ? T(0) : T(T(1) / n); }
 
@@ -30,7 +30,7 @@ template <Real T> T efla(const T& beta, const T& n) {
 /// Longhorn: the exact minimiser of |S - S_{t-1}|^2 + beta |S k - v|^2 over S. (Its published code multiplies the state
 /// element by element instead, which is not this step.)
 /// \f[ \beta_{eff} = \beta / (1 + \beta n) \f]
-/// \formula{F57}
+/// \formula{F57} \formula{C-longhorn}
 /// \source{arXiv:2407.14207}
 /// \needs{/}
 template <Field T> T longhorn(const T& beta, const T& n) { return beta / (T(1) + beta * n); }

@@ -6,11 +6,13 @@ namespace delta {
 
 /// Mamba-3 (one input, one output): Mamba-2 that writes the previous pair once more.
 /// \f[ S_t = \alpha_t S_{t-1} + \beta_t v_{t-1} k_{t-1}^\top + \gamma_t v_t k_t^\top, \qquad o_t = S_t q_t \f]
-/// A trapezoid where Mamba-2 takes a rectangle: with step size Delta and share lambda, alpha = exp(Delta A), beta = (1
-/// - lambda) Delta alpha, gamma = lambda Delta. Two micro-steps, neither of which predicts. q and k are rotated by an
-/// angle that accumulates over the tokens, the previous key by its own angle. A rule is a function of one token, so the
-/// previous pair, the rotation and the strengths come from reference/layer/mamba3.hpp: `k_prev` and `v_prev` (zero at
-/// the first token), `strength_prev` for beta and `strength` for gamma. strength_prev = 0 and strength = 1 is `mamba2`.
+/// A trapezoid where Mamba-2 takes a rectangle: alpha, beta and gamma follow from a step size, a rate and a share
+/// (`trapezoid`). Two micro-steps, neither of which predicts. q and k are rotated by an angle that accumulates over the
+/// tokens, the previous key by its own angle (`rotate_rows`).
+///
+/// A rule is a function of one token, so these and the previous pair (`previous_rows`) come from reference/layer:
+/// `k_prev` and `v_prev`, zero at the first token; `strength_prev` for beta, `strength` for gamma. strength_prev = 0
+/// and strength = 1 is `mamba2`.
 /// \formula{C-mamba3}
 /// \source{state-spaces/mamba, Mamba-3; its state is S^T}
 /// \needs{+ *}

@@ -7,9 +7,11 @@
 #include "reference/forms/recurrent.hpp"
 #include "reference/layer/block.hpp"
 #include "reference/layer/hybrid.hpp"
-#include "reference/layer/mamba3.hpp"
 #include "reference/layer/precondition.hpp"
+#include "reference/layer/rotation.hpp"
+#include "reference/layer/shift.hpp"
 #include "reference/layer/strength.hpp"
+#include "reference/layer/trapezoid.hpp"
 #include "reference/scalars/multiprecision.hpp"
 #include "reference/scalars/rational.hpp"
 
