@@ -41,10 +41,11 @@ std::string inputs_table(const RuleInfo& r) {
   if (r.forget == Forget::per_channel)
     s += "| `alpha`, or `g` = ln alpha | [B, T, HV, d_k] | decay per key channel |\n";
   if (r.lambda) s += "| `lambda` | [B, T, HV] | share of the query in the read key |\n";
+  constexpr const char* absent[] = {"0", "1", "`k`"};  // of each delta::Neutral
   for (const Input& i : r.inputs) {
     const std::string width = i.extent == Extent::d_k ? ", d_k" : i.extent == Extent::d_v ? ", d_v" : "";
     s += "| `" + std::string(i.name) + "` | [B, T, HV" + (i.more ? ", n_h - 1" : "") + width + "] | " +
-         std::string(i.meaning) + " |\n";
+         std::string(i.meaning) + "; if absent " + absent[static_cast<int>(i.neutral)] + " |\n";
   }
   return s;
 }

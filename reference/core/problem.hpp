@@ -74,8 +74,11 @@ template <Ring T> struct Problem {
     if (!beta.empty()) x.beta = *beta.at(b, s, j);
     if (!alpha.empty()) x.alpha = *alpha.at(b, s, j);
     if (!lambda.empty()) x.lambda = *lambda.at(b, s, j);
-    x.beta_v = beta.cols == shape.d_v ? beta.row(b, s, j) : Vec<T>::Constant(shape.d_v, x.beta);
-    x.alpha_k = alpha.cols == shape.d_k ? alpha.row(b, s, j) : Vec<T>::Constant(shape.d_k, x.alpha);
+    // One number where the rule takes one per channel is the same number in every channel.
+    if (rule.strength == Strength::per_value)
+      x.beta_v = beta.cols == shape.d_v ? beta.row(b, s, j) : Vec<T>::Constant(shape.d_v, x.beta);
+    if (rule.forget == Forget::per_channel)
+      x.alpha_k = alpha.cols == shape.d_k ? alpha.row(b, s, j) : Vec<T>::Constant(shape.d_k, x.alpha);
     for (std::size_t i = 0; i < rule.inputs.size(); ++i)
       x.values.push_back(i < inputs.size() && !inputs[i].empty() ? given(rule.inputs[i], inputs[i], b, s, j)
                                                                  : neutral(rule.inputs[i], x));

@@ -7,10 +7,11 @@ namespace delta {
 /// Comba: the prediction is read before the decay, with a key of its own, and the read-out is corrected.
 /// \f[ S_t = \alpha_t S_{t-1} - \beta_t (S_{t-1} p_t) k_t^\top + \beta_t v_t k_t^\top,
 ///     \qquad o_t = S_t (q_t - D_t p_t) \f]
-/// p predicts, k writes, q - D p reads out. The layer makes p a fraction of the key, p = c k with c in (0, 1). What is
-/// special is that S_{t-1} p is taken from the state that has not decayed yet; reading it afterwards, as `gated_delta`
-/// does, is another function unless alpha = 1. With alpha = 1, p = k, D = 0 it is the delta rule. D is a number per
-/// head (the token may vary it), and acts on the output only: the states do not depend on it.
+/// p predicts, k writes, q - D p reads out. The layer makes p a fraction of the key, p = c k with c in (0, 1). What
+/// is special is that \f$ S_{t-1} p_t \f$ is taken from the state that has not decayed yet; reading it afterwards, as
+/// `gated_delta` does, is another function unless alpha = 1. (FLA's kernels read before the decay, its token loop
+/// after it.) With alpha = 1, p = k, D = 0 it is `delta`; with p = alpha k, D = 0 it is `gated_delta`. D is a number
+/// per head (the token may vary it) and acts on the output only: the states do not depend on it.
 /// \formula{C-comba}
 /// \source{Hu et al. 2025, Comba, arXiv:2506.02475; its state is S^T}
 /// \needs{+ - *}

@@ -6,16 +6,16 @@ namespace delta {
 
 /// The delta rule (DeltaNet): read what the key holds, and write only the difference.
 /// \f[ S_t = S_{t-1}(I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top, \qquad o_t = S_t q_t \f]
-/// One step of gradient descent of size beta on |S k - v|^2 / 2, after which
+/// One step of gradient descent of size beta on \f$ \tfrac12 |S k - v|^2 \f$, after which
 /// \f[ S_t k_t = (1 - \beta_t |k_t|^2)\, S_{t-1} k_t + \beta_t |k_t|^2\, v_t . \f]
 /// With a unit key, beta = 0 changes nothing and beta = 1 replaces what the key held. beta in (0, 2) still contracts;
 /// beyond 1 it flips the sign of the old value, which lets the state count parity.
 ///
-/// Three published rules are this one with another strength, computed from n = |k|^2 by reference/layer/strength.hpp
-/// and passed as beta:
-/// - Kaczmarz, 1/n: afterwards S_t k = v for any key;
-/// - EFLA, (1 - exp(-beta n))/n: the exact flow of the gradient;
-/// - Longhorn, beta/(1 + beta n): the exact minimiser of its objective.
+/// Three published rules are this one with another strength, computed from \f$ n = |k|^2 \f$ by
+/// reference/layer/strength.hpp and passed as beta:
+/// - Kaczmarz, \f$ 1/n \f$: afterwards \f$ S_t k = v \f$ for any key;
+/// - EFLA, \f$ (1 - e^{-\beta n})/n \f$: the exact flow of the gradient;
+/// - Longhorn, \f$ \beta/(1 + \beta n) \f$: the exact minimiser of its objective.
 ///
 /// With a decay it becomes `gated_delta`, with several keys a token `delta_product`.
 /// \formula{F20} \formula{F22} \formula{F27}

@@ -8,11 +8,11 @@ namespace delta {
 /// \f[ S_t = \alpha_t S_{t-1} \prod_{j=1}^{n_h} (I - \beta_{t,j} k_{t,j} k_{t,j}^\top)
 ///     + \sum_{j=1}^{n_h} \beta_{t,j} v_{t,j} k_{t,j}^\top \prod_{i=j+1}^{n_h} (I - \beta_{t,i} k_{t,i} k_{t,i}^\top),
 ///     \qquad o_t = S_t q_t \f]
-/// Products ascend. The first micro-step takes k, v, beta; the others the rows of `k_more`, `v_more`, `beta_more`. The
-/// decay is applied once a token. A product of n_h reflections reaches any orthogonal map that moves at most n_h
-/// directions: with beta = 2/|k|^2 and k = e_i - e_j each step swaps two channels, so permutations compose exactly,
-/// which no single step can. n_h = 1 is `gated_delta`. A chunk of C tokens is a chunk of n_h C micro-steps to every
-/// form.
+/// Products ascend. The first micro-step takes k, v, beta; the others the rows of `k_more`, `v_more`, `beta_more`.
+/// The decay is applied once a token. n_h reflections reach any orthogonal map that moves at most n_h directions:
+/// with \f$ k = e_i - e_j \f$ and beta = 1 a step swaps two channels exactly, and two steps a token turn three of
+/// them round, which no single step can. n_h = 1 is `gated_delta`. A chunk of C tokens is a chunk of n_h C
+/// micro-steps to every form.
 /// \formula{C-delta-product}
 /// \source{Siems et al. 2025, DeltaProduct, arXiv:2502.10297; its state is S^T}
 /// \needs{+ - *}

@@ -8,13 +8,14 @@ namespace delta {
 /// \f[ S_t = \alpha_t S_{t-1} (I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top, \qquad o_t = S_t q_t \f]
 /// k predicts and writes, q reads out. The order matters: the state decays first, the prediction is read from the
 /// decayed state, and the value that is written is not decayed. alpha = 1 is `delta`; alpha = 0 clears the state and
-/// leaves beta v k^T; beta = 0 leaves the decayed state, still readable. It is one step of gradient descent on
-/// |S k - v|^2 / 2 with weight decay, if the gradient is taken at the decayed state.
+/// leaves \f$ \beta v k^\top \f$; beta = 0 leaves the decayed state, still readable. It is one step of gradient
+/// descent on \f$ \tfrac12 |S k - v|^2 \f$ with weight decay, if the gradient is taken at the decayed state.
 ///
 /// Its relatives: `kda` decays per channel, `comba` predicts before the decay, `q_delta` predicts with key and query,
 /// `gated_delta_channel` has a beta per value channel, `delta_product` several keys a token.
 /// \formula{F48} \formula{F50} \formula{F58}
-/// \source{Yang, Kautz, Hatamizadeh 2024, Gated Delta Networks, arXiv:2412.06464, Eq. 10}  \needs{+ - *}
+/// \source{Yang, Kautz, Hatamizadeh 2024, Gated Delta Networks, arXiv:2412.06464, Eq. 10}
+/// \needs{+ - *}
 struct gated_delta {
   static constexpr std::string_view aliases[] = {"gdn", "gated_deltanet", "gated_delta_rule"};
   static constexpr RuleInfo info{

@@ -6,10 +6,9 @@ namespace delta {
 
 /// Gated linear attention: a decay of its own for every key channel.
 /// \f[ S_t = S_{t-1}\,\mathrm{diag}(\alpha_t) + v_t k_t^\top, \qquad o_t = S_t q_t \f]
-/// Column j of S, all that was stored under key channel j, fades by alpha_j. Equal channels give Mamba-2, all ones
-/// linear attention; with k = 1 - alpha it is HGRN2. The decay depends on the channel, so a rotation of the key space
-/// is no symmetry any more, and a chunk form needs a ratio of decays per channel (or none at all, as `one_solve` has
-/// it).
+/// Column j of S, all that was stored under key channel j, fades by alpha_j. Equal channels give `mamba2`, all ones
+/// `linear`; with k = 1 - alpha it is HGRN2. The decay depends on the channel, so a rotation of the key space is no
+/// symmetry any more, and a chunk form needs a ratio of decays per channel (or none at all, as `one_solve` has it).
 /// \formula{C-gla}
 /// \source{Yang et al. 2023, Gated Linear Attention, arXiv:2312.06635; its state is S^T}
 /// \needs{+ *}

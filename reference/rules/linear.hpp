@@ -6,10 +6,11 @@ namespace delta {
 
 /// Linear attention: the state is the sum of all outer products.
 /// \f[ S_t = S_{t-1} + v_t k_t^\top, \qquad o_t = S_t q_t \f]
-/// k writes, q reads; nothing is predicted and nothing is forgotten. Orthonormal keys are read back exactly. A key that
-/// is written twice returns the sum of its values, and keys that are not orthogonal leak into each other; no more than
-/// d_k keys can be orthogonal, so a long sequence must collide. The delta rule mends the first fault, decay the second.
-/// The source has a feature map and a normaliser, o = S phi(q) / (z . phi(q)); here k and q are what the map returned.
+/// k writes, q reads; nothing is predicted and nothing is forgotten. Orthonormal keys read back exactly. A key that
+/// is written twice returns the sum of its values, and keys that are not orthogonal leak into each other: the delta
+/// rule mends that. At most d_k keys are orthogonal, so a long sequence must collide: decay makes room. The source
+/// has a feature map and a normaliser, \f$ o = S \phi(q) / (z \cdot \phi(q)) \f$; here k and q are what the map
+/// returned.
 /// \formula{F03} \formula{F04}
 /// \source{Katharopoulos, Vyas, Pappas, Fleuret 2020, arXiv:2006.16236}
 /// \needs{+ *}

@@ -6,10 +6,10 @@ namespace delta {
 
 /// Mamba-2, also known as simple gated linear attention: one data-dependent decay for the whole state.
 /// \f[ S_t = \alpha_t S_{t-1} + v_t k_t^\top, \qquad o_t = S_t q_t \f]
-/// In the letters of the state space model, h_t = a_t h_{t-1} + B_t x_t and y_t = C_t h_t: k is B, q is C, and v is the
-/// input x already multiplied by its step size Delta; a = exp(Delta A). alpha weakens all associations alike, so old
-/// keys are forgotten but never corrected; the gated delta rule adds the correction. The skip D x and the gate z of the
-/// layer are outside the rule.
+/// In the letters of the state space model, \f$ h_t = a_t h_{t-1} + B_t x_t \f$ and \f$ y_t = C_t h_t \f$: k is B, q
+/// is C, v is the input x already multiplied by its step size \f$ \Delta \f$, and \f$ a = e^{\Delta A} \f$. alpha
+/// weakens all associations alike, so old keys are forgotten but never corrected; `gated_delta` adds the correction.
+/// The skip D x and the gate z of the layer are outside the rule.
 /// \formula{F10} \formula{F11} \formula{F16}
 /// \source{Dao, Gu 2024, arXiv:2405.21060; its state is S^T}
 /// \needs{+ *}

@@ -6,10 +6,10 @@ namespace delta {
 
 /// RetNet's retention: linear attention whose memory fades at a fixed rate.
 /// \f[ S_t = \alpha S_{t-1} + v_t k_t^\top, \qquad o_t = S_t q_t \f]
-/// The recurrence is that of Mamba-2; what is special is the decay, one constant per head, and no function of the
+/// The recurrence is that of `mamba2`; what is special is the decay, one constant per head, and no function of the
 /// input. It is given as any decay is, one number per token and head; `retnet_alpha` in reference/layer/gates.hpp
-/// computes RetNet's constants 1 - 2^(-5-h). Lightning attention has the same recurrence with other constants. The
-/// rotation that RetNet applies to q and k is part of the keys here.
+/// computes RetNet's constants \f$ 1 - 2^{-5-h} \f$. Lightning attention has the same recurrence with other
+/// constants. The rotation that RetNet applies to q and k is part of the keys here.
 /// \formula{F10} \formula{F13}
 /// \source{Sun et al. 2023, Retentive Network, arXiv:2307.08621; its state is S^T}
 /// \needs{+ *}

@@ -9,10 +9,12 @@ namespace delta {
 ///     \qquad o_t = S_t q_t \f]
 /// In the letters of the source: w is the decay alpha, kappa the removal key (of unit length), a the in-context
 /// learning rate per channel, k the replacement key, r the query q. It takes two micro-steps. The first erases: it
-/// reads S kappa from the state before the decay and takes it away along a . kappa. The second writes v along k and
-/// reads nothing. Unlike the delta rule the erased key and the written key are free of each other; with kappa = k, a =
-/// beta 1 and beta v for v they coincide and, where alpha = 1, this is the delta rule. a = 0 is `gla`. The family is
-/// also known as diagonal plus low rank (DPLR); with alpha = 1 as IPLR.
+/// reads \f$ S \kappa \f$ from the state before the decay and takes it away along \f$ a \odot \kappa \f$. The second
+/// writes v along k and reads nothing. Unlike the delta rule, the erased key and the written key are free of each
+/// other.
+///
+/// a = 0 is `gla`. \f$ \kappa = \mathrm{diag}(\alpha) k \f$, \f$ a = \beta / \alpha \f$ and beta v for v are `kda`.
+/// The family is also known as diagonal plus low rank (DPLR), with alpha = 1 as IPLR.
 /// \formula{C-rwkv7}
 /// \source{Peng et al. 2025, RWKV-7, arXiv:2503.14456; row vectors there}
 /// \needs{+ - *}
