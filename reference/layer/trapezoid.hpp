@@ -14,6 +14,7 @@ template <Real T> struct Trapezoid { T alpha, previous, current; };
 /// lambda = 1 is Mamba-2, lambda = 1/2 the classical trapezoid.
 /// \param step Delta > 0   \param A below 0   \param lambda in [0, 1]
 /// \formula{C-mamba3}
+/// \source{arXiv:2603.15569}
 /// \needs{exp}
 template <Real T> Trapezoid<T> trapezoid(const T& step, const T& A, const T& lambda) {
   using std::exp;

@@ -14,7 +14,7 @@ namespace delta {
 /// `k_prev` and `v_prev`, zero at the first token; `strength_prev` for beta, `strength` for gamma. strength_prev = 0
 /// and strength = 1 is `mamba2`.
 /// \formula{C-mamba3}
-/// \source{state-spaces/mamba, Mamba-3; its state is S^T}
+/// \source{Lahoti et al. 2026, Mamba-3, arXiv:2603.15569; its state is S^T}
 /// \needs{+ *}
 struct mamba3 {
   static constexpr Input inputs[] = {
@@ -32,7 +32,7 @@ struct mamba3 {
       .title = "Mamba-3",
       .formula = R"(S_t = \alpha_t S_{t-1} + \beta_t v_{t-1} k_{t-1}^\top + \gamma_t v_t k_t^\top)",
       .label = "C-mamba3",
-      .source = "state-spaces/mamba, Mamba-3; its state is S^T",
+      .source = "arXiv:2603.15569; its state is S^T",
       .forget = Forget::per_head,
       .inputs = inputs,
       .aliases = aliases};
