@@ -1,5 +1,6 @@
 # What Doxygen reads instead of a file. Lines stay where they are.
-#   .md       $$..$$ and $..$ outside code become \f[..\f] and \f$..\f$, so that one Markdown reads well on GitHub and here
+#   .md       $$..$$ and $..$ outside code become \f[..\f] and \f$..\f$, so that one Markdown reads well on GitHub and here;
+#             a link to the file of a rule becomes one to its page
 #   sources   a comma inside \source{..} is no separator of arguments; Doxygen does not know the scope Eigen
 use strict;
 use warnings;
@@ -12,6 +13,7 @@ if ($ARGV =~ /\.md$/) {
     $parts[$i] =~ s/(?<![\\\$])\$(?![\s\$])([^\$\n]+?)(?<![\s\\])\$/\\f\$$1\\f\$/g;
   }
   $text = join '', @parts;
+  $text =~ s{\[`(\w+)`\]\(reference/rules/(\w+)\.hpp\)}{[$1](\@ref rule_$2)}g;
 } else {
   $text =~ s/(\\source\{)([^}]*)(\})/my ($a, $b, $c) = ($1, $2, $3); $b =~ s{,}{\\,}g; "$a$b$c"/ge;
   $text =~ s/^(template <[^\n]*?> struct )Eigen::(NumTraits<.*?^\};)/namespace Eigen { $1$2 }/gms;

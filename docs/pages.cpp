@@ -62,6 +62,21 @@ std::string rule_page(const RuleInfo& r) {
          "\n```\n";
 }
 
+/// The rules that README.md lists are listed as their files say; a new rule need not be among them.
+void check_readme(const fs::path& root) {
+  std::vector<std::string> rows;
+  for (const RuleInfo* r : kRules)
+    rows.push_back("| [`" + std::string(r->id) + "`](reference/rules/" + std::string(r->id) + ".hpp) | " +
+                   std::string(r->title) + " | $" + std::string(r->formula) + "$ |");
+  std::istringstream in(read(root / "README.md"));
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("| [`") && std::ranges::find(rows, line) == rows.end()) {
+      std::string all;
+      for (const std::string& row : rows) all += row + "\n";
+      throw std::runtime_error("README.md: no rule says this of itself:\n" + line + "\nThe rules say:\n" + all);
+    }
+}
+
 // ---- formulas -------------------------------------------------------------------------------------------------------
 
 /// The sources that the site shows, relative to the root, in order.
@@ -166,6 +181,7 @@ int main(int argc, char** argv) {
   }
   std::ofstream(out / "rules.md") << list;
   try {
+    check_readme(root);
     std::ofstream(out / "formulas.md") << formula_index(root);
   } catch (const std::runtime_error& e) {
     return std::cerr << "docs_pages: " << e.what() << '\n', 1;
