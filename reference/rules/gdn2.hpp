@@ -43,11 +43,11 @@ struct gdn2 {
   }
 
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
-    const Vec<T> b = t["erase"], w = t["write"];                                // [d_k], [d_v]
-    const Mat<T> SD = S * t.alpha_k.asDiagonal();                               // [d_v x d_k]
-    const Vec<T> old = SD * (b.asDiagonal() * t.k);                             // [d_v]
-    S = SD - old * t.k.transpose() + (w.asDiagonal() * t.v) * t.k.transpose();  // [d_v x d_k]
-    return S * t.q;                                                             // [d_v]
+    const Vec<T> b = t["erase"], w = t["write"];                      // [d_k], [d_v]
+    const Vec<T> bk = b.cwiseProduct(t.k), wv = w.cwiseProduct(t.v);  // [d_k], [d_v]
+    const Mat<T> SD = S * t.alpha_k.asDiagonal();                     // [d_v x d_k]
+    S = SD - (SD * bk) * t.k.transpose() + wv * t.k.transpose();      // [d_v x d_k]
+    return S * t.q;                                                   // [d_v]
   }
 };
 
