@@ -28,10 +28,20 @@ int main(int argc, char** argv) {
   CLI::App* r = app.add_subcommand("rules", "the rules, their formulas, and which forms each has");
   r->add_flag("--json", rules.json, "one JSON document on standard output");
 
+  delta::VerifyOptions verify;
+  CLI::App* v = app.add_subcommand("verify", "judges dumps of somebody's kernel (.safetensors or .npz)");
+  v->add_option("file", verify.files, "the dumps")->required();
+  v->add_option("--rule", verify.dump.rule, "the rule, for files that do not name it");
+  v->add_option("--scale", verify.dump.scale, "the factor of q in the read-out, for files that do not give it");
+  v->add_option("--state-layout", verify.dump.state_layout, "kv: states are stored [d_k,d_v]; vk: [d_v,d_k]");
+  v->add_flag("--strict", verify.strict, "a marginal verdict counts as failed");
+  v->add_flag("--json", verify.json, "one JSON document on standard output");
+
   try {
     app.parse(argc, argv);
     if (*c) return delta::check_command(check);
     if (*r) return delta::rules_command(rules);
+    if (*v) return delta::verify_command(verify);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   } catch (const delta::UsageError& e) {

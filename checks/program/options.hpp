@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <stdexcept>
 #include <string>
 
 #include "checks/core/equivalence.hpp"
+#include "checks/core/usage_error.hpp"
+#include "checks/verify/subject.hpp"
 
 namespace delta {
-
-/// Wrong input or wrong usage: one line that says what, where, expected, got and what to try. The program prints it
-/// and exits with status 2.
-struct UsageError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 struct CheckOptions {
   Selection selection;
@@ -23,8 +18,15 @@ struct RulesOptions {
   bool json = false;
 };
 
+struct VerifyOptions {
+  std::vector<std::string> files;
+  DumpOptions dump;
+  bool json = false, strict = false;
+};
+
 /// Each command returns its exit status: 0 all passed, 1 something failed. Wrong input throws UsageError.
 int check_command(const CheckOptions&);
 int rules_command(const RulesOptions&);
+int verify_command(const VerifyOptions&);
 
 }  // namespace delta

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checks/verify/subject.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <set>
+
+namespace delta {
+namespace {
+
+/// The tensors that every dump may have; a rule's further inputs come from its declaration.
+const std::set<std::string> kInputs{"q", "k", "v", "beta", "g", "alpha", "lambda", "initial_state", "cu_seqlens"};
+const std::set<std::string> kOutputs{"o", "final_state"};
+const std::set<std::string> kGradients{
+    "do", "dq", "dk", "dv", "dbeta", "dg", "dalpha", "dlambda", "d_initial_state", "d_final_state"};
+
+double number(const std::string& s, const std::string& what) {
+  char* end = nullptr;
+  const double x = std::strtod(s.c_str(), &end);
+  if (s.empty() || *end != '\0' || !std::isfinite(x))
+    throw UsageError(what + ": expected a number, got '" + s.substr(0, 40) + "'; try 0.125");
+  return x;
+}
+
+/// exp(g), in double-double good to the 64 bits of a long double where there is one.
+template <Real T> T decay_of(double g) {
+  if constexpr (std::is_same_v<T, DoubleDouble>) {
+    const long double e = std::exp(static_cast<long double>(g));
+    const auto hi = static_cast<double>(e);
+    return {hi, static_cast<double>(e - hi)};
+  } else {
+    return T(std::exp(g));
+  }
+}
+
+/// x / sqrt(|x|^2 + eps)
+template <Real T> void normalise(T* x, Index d, double eps) {
+  using std::sqrt;
+  T n2 = T(eps);
+  for (Index i = 0; i < d; ++i) n2 += x[i] * x[i];
+  const T norm = sqrt(n2);
+  if (norm == T(0)) return;
+  for (Index i = 0; i < d; ++i) x[i] = x[i] / norm;
+}
+
+std::string number_text(double x) {
+  char s[32];
+  std::snprintf(s, sizeof s, "%.6g", x);
+  return s;
+}
+
+const Format& format(Dtype d) {
+  switch (d) {
+    case Dtype::bf16:
+      return kBf16;
+    case Dtype::fp16:
+      return kFp16;
+    case Dtype::fp32:
+      return kFp32;
+    default:
+      return kFp64;
+  }
+}
+
+}  // namespace
+
+void Subject::fail(const std::string& message) const { throw UsageError(dump_.file + ": " + message); }
+
+Subject::Subject(const Dump& dump, const DumpOptions& options) : dump_(dump) {
+  const auto meta = [&](const char* key) {
+    const auto it = dump_.metadata.find(key);
+    return it == dump_.metadata.end() ? std::string() : it->second;
+  };
+  const std::string rule = options.rule.empty() ? meta("rule") : options.rule;
+  if (rule.empty()) fail("names no rule; pass --rule, for example --rule gated_delta");
+  rule_ = find_rule(rule);
+  if (!rule_) {
+    std::string known;
+    for (const Rule* r : rules()) known += (known.empty() ? "" : ", ") + std::string(r->info.id);
+    fail("unknown rule '" + rule.substr(0, 40) + "'; expected one of " + known);
+  }
+  const std::string scale = options.scale.empty() ? meta("scale") : options.scale;
+  if (scale.empty()) fail("gives no scale; pass --scale, the factor of q in the read-out (often d_k^-1/2, or 1)");
+  scale_ = number(scale, options.scale.empty() ? dump_.file + ": metadata 'scale'" : "--scale");
+  if (const std::string eps = meta("qk_l2norm"); !eps.empty()) {
+    l2norm_ = number(eps, dump_.file + ": metadata 'qk_l2norm' (the eps of the norm)");
+    if (*l2norm_ < 0) fail("metadata 'qk_l2norm' is the eps of the norm; expected 0 or more, got " + eps);
+  }
+  check_shapes();
+  read_layout(options);
+  read_offsets();
+  check_values();
+
+  operands_ = format(dump_.find("q")->dtype);
+  for (const char* t : {"k", "v"})
+    if (const Format& f = format(dump_.find(t)->dtype); f.p < operands_.p) operands_ = f;
+  std::string gradients;
+  for (const auto& [name, t] : dump_.tensors) {
+    if (kGradients.contains(name)) {
+      gradients += (gradients.empty() ? "" : ", ") + name;
+    } else if (!kInputs.contains(name) && !kOutputs.contains(name) &&
+               std::ranges::find(rule_->info.inputs, std::string_view(name), &Input::name) ==
+                   rule_->info.inputs.end()) {
+      notes_.push_back("tensor '" + name + "' is nothing that a dump of " + std::string(rule_->info.id) +
+                       " holds; it was not looked at");
+    }
+  }
+  if (!gradients.empty()) notes_.push_back("gradients are not judged: " + gradients);
+}
+
+const Format& Subject::format_of(const std::string& tensor) const { return format(required(tensor).dtype); }
+
+const DumpTensor& Subject::required(const std::string& name) const {
+  const DumpTensor* t = dump_.find(name);
+  if (!t) {
+    std::string have;
+    for (const auto& [n, unused] : dump_.tensors) have += (have.empty() ? "" : ", ") + n;
+    fail("tensor '" + name + "' is missing; the file holds " + (have.empty() ? "nothing" : have.substr(0, 200)));
+  }
+  return *t;
+}
+
+void Subject::expect_shape(const std::string& name, const DumpTensor& t, const std::vector<Index>& want,
+                           const char* letters) const {
+  if (is_integer(t.dtype)) fail("tensor '" + name + "' holds integers; expected bf16, fp16, fp32 or fp64");
+  if (!std::ranges::equal(t.shape, want))
+    fail("tensor '" + name + "' has shape " + text(t.shape) + "; expected " + letters + " = " +
+         text(std::vector<std::int64_t>(want.begin(), want.end())));
+}
+
+void Subject::check_shapes() {
+  const DumpTensor &q = required("q"), &k = required("k"), &v = required("v"), &o = required("o");
+  for (const auto& [name, t] : {std::pair<const char*, const DumpTensor&>{"q", q}, {"v", v}})
+    if (t.shape.size() != 4)
+      fail(std::string("tensor '") + name + "' has shape " + text(t.shape) + "; expected four axes, " +
+           (*name == 'q' ? "[B,T,H,d_k]" : "[B,T,HV,d_v]"));
+  Shape& z = shape_;
+  z.B = q.shape[0], z.T = q.shape[1], z.H = q.shape[2], z.d_k = q.shape[3], z.HV = v.shape[2], z.d_v = v.shape[3];
+  expect_shape("q", q, {z.B, z.T, z.H, z.d_k}, "[B,T,H,d_k]");
+  expect_shape("k", k, {z.B, z.T, z.H, z.d_k}, "[B,T,H,d_k]");
+  expect_shape("v", v, {z.B, z.T, z.HV, z.d_v}, "[B,T,HV,d_v]");
+  expect_shape("o", o, {z.B, z.T, z.HV, z.d_v}, "[B,T,HV,d_v]");
+  if (z.H < 1 || z.HV < 1 || z.d_k < 1 || z.d_v < 1)
+    fail("q is " + text(q.shape) + " and v is " + text(v.shape) + "; expected at least one head and one channel");
+  if (z.HV % z.H != 0)
+    fail("v has " + std::to_string(z.HV) + " heads and k has " + std::to_string(z.H) +
+         "; expected HV to be a multiple of H (value head j uses key head j / (HV/H))");
+
+  // [B,T,HV], or with a last axis of channels
+  const auto per_token = [&](const char* name, Index channels, const char* letters) {
+    const DumpTensor* t = dump_.find(name);
+    if (!t) return;
+    if (channels > 0 && t->shape.size() == 4)
+      expect_shape(name, *t, {z.B, z.T, z.HV, channels}, letters);
+    else
+      expect_shape(name, *t, {z.B, z.T, z.HV}, "[B,T,HV]");
+  };
+  per_token("beta", z.d_v, "[B,T,HV,d_v]");
+  per_token("g", z.d_k, "[B,T,HV,d_k]");
+  per_token("alpha", z.d_k, "[B,T,HV,d_k]");
+  per_token("lambda", 0, "");
+  if (dump_.find("g") && dump_.find("alpha"))
+    fail("has both 'g' (the logarithm of the decay) and 'alpha' (the decay); expected one of them");
+
+  for (const Input& i : rule_->info.inputs) {
+    const std::string name(i.name);
+    const DumpTensor* given = dump_.find(name);
+    if (!given) continue;  // its neutral value stands in
+    const DumpTensor& t = *given;
+    std::vector<Index> want{z.B, z.T, z.HV};
+    std::string letters = "[B,T,HV";
+    if (i.more) {
+      if (t.shape.size() < 4 || t.shape[3] < 0)
+        fail("tensor '" + name + "' has shape " + text(t.shape) + "; expected [B,T,HV,n_h-1,..]");
+      if (z.n_h == 1) z.n_h = t.shape[3] + 1;
+      want.push_back(z.n_h - 1), letters += ",n_h-1";
+    }
+    if (i.extent != Extent::one)
+      want.push_back(z.width(i.extent)), letters += i.extent == Extent::d_k ? ",d_k" : ",d_v";
+    expect_shape(name, t, want, (letters + "]").c_str());
+  }
+}
+
+void Subject::read_layout(const DumpOptions& options) {
+  const auto it = dump_.metadata.find("state_layout");
+  const std::string layout = !options.state_layout.empty() ? options.state_layout
+                             : it != dump_.metadata.end()  ? it->second
+                                                           : "";
+  const bool has_state = dump_.find("initial_state") || dump_.find("final_state");
+  if (!layout.empty() && layout != "kv" && layout != "vk")
+    fail("state_layout is '" + layout.substr(0, 40) + "'; expected kv (stored [d_k,d_v]) or vk ([d_v,d_k])");
+  if (!layout.empty()) {
+    kv_ = layout == "kv";
+  } else if (has_state) {
+    if (shape_.d_k == shape_.d_v)
+      fail("does not say how states are stored, and d_k = d_v; pass --state-layout kv ([d_k,d_v]) or vk ([d_v,d_k])");
+    const DumpTensor& s = dump_.find("final_state") ? required("final_state") : required("initial_state");
+    kv_ = s.shape.size() == 4 && s.shape[2] == shape_.d_k;
+  }
+}
+
+void Subject::read_offsets() {
+  if (const DumpTensor* cu = dump_.find("cu_seqlens")) {
+    if (!is_integer(cu->dtype)) fail("cu_seqlens is " + std::string(name(cu->dtype)) + "; expected int32 or int64");
+    if (cu->shape.size() != 1 || cu->shape[0] < 1)
+      fail("cu_seqlens has shape " + text(cu->shape) + "; expected [N+1], the offsets of N sequences");
+    if (shape_.B != 1) fail("has cu_seqlens and B = " + std::to_string(shape_.B) + "; packed sequences need B = 1");
+    for (Index i = 0; i < cu->shape[0]; ++i) {
+      const std::int64_t at = cu->integer(i), before = i == 0 ? 0 : cu->integer(i - 1);
+      const std::string place = "cu_seqlens[" + std::to_string(i) + "] is " + std::to_string(at);
+      if (i == 0 && at != 0) fail(place + "; expected the first offset to be 0");
+      if (at < before) fail(place + " after " + std::to_string(before) + "; expected offsets that do not decrease");
+      if (at > shape_.T) fail(place + "; expected at most T = " + std::to_string(shape_.T));
+      shape_.offsets.push_back(at);
+    }
+  }
+  const Shape& z = shape_;
+  for (const char* name : {"initial_state", "final_state"})
+    if (const DumpTensor* s = dump_.find(name))
+      kv_ ? expect_shape(name, *s, {z.sequences(), z.HV, z.d_k, z.d_v}, "[N,HV,d_k,d_v] (state_layout kv)")
+          : expect_shape(name, *s, {z.sequences(), z.HV, z.d_v, z.d_k}, "[N,HV,d_v,d_k] (state_layout vk)");
+}
+
+void Subject::check_values() const {
+  const RuleInfo& info = rule_->info;
+  const std::string id(info.id);
+  const Index judged = shape_.offsets.empty() ? shape_.T : shape_.offsets.back();  // the rest of a packed row is slack
+
+  // Every element of the judged rows of [B, T, heads, ...] must satisfy `good`.
+  const auto all = [&](const std::string& name, auto good, const std::string& expected) {
+    const DumpTensor* t = dump_.find(name);
+    if (!t) return;
+    const Index heads = t->shape[2], row = elements(std::span(t->shape).subspan(2));
+    std::vector<double> x(static_cast<std::size_t>(row));
+    for (Index b = 0; b < shape_.B; ++b)
+      for (Index s = 0; s < judged; ++s) {
+        t->read((b * shape_.T + s) * row, x);
+        for (Index i = 0; i < row; ++i)
+          if (!good(x[i]))
+            fail("tensor '" + name + "' at b " + std::to_string(b) + ", t " + std::to_string(s) + ", head " +
+                 std::to_string(i / (row / heads)) +
+                 (row == heads ? "" : ", channel " + std::to_string(i % (row / heads))) + " is " + number_text(x[i]) +
+                 "; " + expected);
+      }
+  };
+  // A value per channel where the rule takes one per head must be the same for all channels.
+  const auto same_in_a_row = [&](const std::string& name, const char* per) {
+    const DumpTensor* t = dump_.find(name);
+    if (!t || t->shape.size() < 4) return;
+    const Index row = t->shape[3];
+    std::vector<double> x(static_cast<std::size_t>(row));
+    for (Index i = 0; i < t->size() / row; ++i) {
+      t->read(i * row, x);
+      if (i / shape_.HV % shape_.T < judged && std::ranges::any_of(x, [&](double y) { return y != x[0]; }))
+        fail("tensor '" + name + "' differs between channels; " + id + " takes one " + per +
+             " per head, expected [B,T,HV]: pass --rule with a rule that takes one per channel");
+    }
+  };
+  const auto finite = [](double x) { return std::isfinite(x); };
+  for (const char* name : {"q", "k", "v", "beta", "lambda"}) all(name, finite, "expected finite inputs");
+  for (const Input& i : info.inputs) all(std::string(i.name), finite, "expected finite inputs");
+  all(
+      "g", [](double x) { return x <= 0; },
+      "expected the natural logarithm of a decay, at most 0 (-inf is a reset); name the tensor 'alpha' if it is the "
+      "decay itself");
+  all(
+      "alpha", [](double x) { return x >= 0 && x <= 1; },
+      "expected a decay between 0 and 1; name the tensor 'g' if it is the natural logarithm");
+  if (const DumpTensor* s = dump_.find("initial_state"))
+    for (Index i = 0; i < s->size(); ++i)
+      if (!std::isfinite(s->at(i)))
+        fail("tensor 'initial_state' at element " + std::to_string(i) + " is " + number_text(s->at(i)) +
+             "; expected finite inputs");
+
+  const auto is = [](double neutral) { return [neutral](double x) { return x == neutral; }; };
+  const auto untaken = [&](const char* what, double neutral) {
+    return id + " takes no " + what + ", expected " + number_text(neutral) +
+           " everywhere: leave it out, or pass --rule";
+  };
+  if (info.strength == Strength::no) all("beta", is(1), untaken("beta", 1));
+  if (info.strength == Strength::per_head) same_in_a_row("beta", "beta");
+  if (info.forget == Forget::no) all("g", is(0), untaken("decay", 0)), all("alpha", is(1), untaken("decay", 1));
+  if (info.forget == Forget::per_head) same_in_a_row("g", "decay"), same_in_a_row("alpha", "decay");
+  if (!info.lambda) all("lambda", is(0), untaken("lambda", 0));
+  // Inputs of other rules; a name that no rule knows is somebody's intermediate, and only noted.
+  const auto takes = [](const RuleInfo& r, std::string_view name) {
+    return std::ranges::find(r.inputs, name, &Input::name) != r.inputs.end();
+  };
+  for (const Rule* r : rules())
+    for (const Input& i : r->info.inputs) {
+      const std::string name(i.name);
+      if (takes(info, name) || !dump_.find(name)) continue;
+      const double neutral = i.neutral == Neutral::one ? 1 : i.neutral == Neutral::zero ? 0 : NAN;
+      const DumpTensor& t = *dump_.find(name);
+      if (t.shape.size() < 3 || t.shape[0] != shape_.B || t.shape[1] != shape_.T || std::isnan(neutral))
+        fail("tensor '" + name + "' is an input of " + std::string(r->info.id) + ", which " + id +
+             " does not take; leave it out, or pass --rule");
+      all(name, is(neutral), untaken(i.name.data(), neutral));
+    }
+}
+
+template <Real T> Mat<T> Subject::state(const DumpTensor& t, Index n, Index j) const {
+  const Index d_k = shape_.d_k, d_v = shape_.d_v;
+  std::vector<double> x(static_cast<std::size_t>(d_k * d_v));
+  t.read((n * shape_.HV + j) * d_k * d_v, x);
+  Mat<T> S(d_v, d_k);
+  for (Index r = 0; r < d_v; ++r)
+    for (Index c = 0; c < d_k; ++c) S(r, c) = T(x[kv_ ? c * d_v + r : r * d_k + c]);
+  return S;
+}
+
+template <Real T> Problem<T> Subject::lane(Index n, Index j) const {
+  const Shape& z = shape_;
+  const RuleInfo& info = rule_->info;
+  const Index length = z.length(n), b = z.batch(n), begin = z.begin(n);
+  Problem<T> p{
+      .shape = {.B = 1, .T = length, .H = 1, .HV = 1, .d_k = z.d_k, .d_v = z.d_v, .n_h = z.n_h, .offsets = {}}};
+  std::vector<double> x;
+  // Rows of one head of [B, T, heads, ...]; where the file has fewer numbers a row than the rule wants, they are
+  // spread.
+  const auto rows = [&](const std::string& name, Index heads, Index head, Index cols, double neutral, auto f,
+                        Index n_rows = 1) {
+    Tensor<T> out(1, length, 1, cols, n_rows);
+    const DumpTensor* t = dump_.find(name);
+    if (!t) {
+      std::ranges::fill(out.data, T(neutral));
+      return out;
+    }
+    const Index width = elements(std::span(t->shape).subspan(3));
+    x.resize(static_cast<std::size_t>(width));
+    for (Index s = 0; s < length; ++s) {
+      t->read(((b * z.T + begin + s) * heads + head) * width, x);
+      for (Index i = 0; i < cols * n_rows; ++i) out.at(0, s, 0)[i] = f(x[width == cols * n_rows ? i : 0]);
+    }
+    return out;
+  };
+  const auto plain = [](double y) { return T(y); };
+  p.q = rows("q", z.H, z.key_head(j), z.d_k, 0, plain);
+  p.k = rows("k", z.H, z.key_head(j), z.d_k, 0, plain);
+  p.v = rows("v", z.HV, j, z.d_v, 0, plain);
+  if (l2norm_)
+    for (Tensor<T>* y : {&p.q, &p.k})
+      for (Index s = 0; s < length; ++s) normalise(y->at(0, s, 0), z.d_k, *l2norm_);
+  if (info.strength != Strength::no)
+    p.beta = rows("beta", z.HV, j, info.strength == Strength::per_value ? z.d_v : 1, 1, plain);
+  if (info.forget != Forget::no) {
+    const Index cols = info.forget == Forget::per_channel ? z.d_k : 1;
+    p.alpha = dump_.find("g") ? rows("g", z.HV, j, cols, 0, decay_of<T>) : rows("alpha", z.HV, j, cols, 1, plain);
+  }
+  if (info.lambda) p.lambda = rows("lambda", z.HV, j, 1, 0, plain);
+  for (const Input& i : info.inputs)
+    p.inputs.push_back(dump_.find(std::string(i.name))
+                           ? rows(std::string(i.name), z.HV, j, z.width(i.extent), 0, plain, i.more ? z.n_h - 1 : 1)
+                           : Tensor<T>());
+  if (const DumpTensor* s = dump_.find("initial_state")) p.S0.push_back(state<T>(*s, n, j));
+  return p;
+}
+
+Output<double> Subject::candidate(Index n, Index j) const {
+  const Shape& z = shape_;
+  Output<double> out;
+  out.O.resize(z.length(n), z.d_v);
+  std::vector<double> x(static_cast<std::size_t>(z.d_v));
+  for (Index s = 0; s < z.length(n); ++s) {
+    dump_.find("o")->read(((z.batch(n) * z.T + z.begin(n) + s) * z.HV + j) * z.d_v, x);
+    out.O.row(s) = Eigen::Map<const Vec<double>>(x.data(), z.d_v).transpose();
+  }
+  if (const DumpTensor* s = dump_.find("final_state")) out.S = state<double>(*s, n, j);
+  return out;
+}
+
+template Problem<double> Subject::lane<double>(Index, Index) const;
+template Problem<DoubleDouble> Subject::lane<DoubleDouble>(Index, Index) const;
+
+}  // namespace delta

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checks/core/registry.hpp"
+#include "checks/dump/dump.hpp"
+
+namespace delta {
+
+/// What the command line says about files that do not say it themselves; it wins over their metadata.
+struct DumpOptions {
+  std::string rule, scale, state_layout;  ///< empty: as in the file
+};
+
+/// One call of somebody's kernel: its inputs as problems, its outputs as results, one lane at a time (a lane is one
+/// value head of one sequence), so that a large file never exists as doubles. The meaning of a dump's tensors is here
+/// and nowhere else.
+class Subject {
+ public:
+  /// Checks names, shapes, types and values of everything that will be read. \throws UsageError
+  Subject(const Dump& dump, const DumpOptions& options);
+
+  const Rule& rule() const { return *rule_; }
+  const Shape& shape() const { return shape_; }
+  double scale() const { return scale_; }
+  Index lanes() const { return shape_.sequences() * shape_.HV; }
+  bool has_final_state() const { return dump_.find("final_state") != nullptr; }
+
+  /// The coarsest type among q, k and v: what the products of the kernel can be expected to take.
+  const Format& operands() const { return operands_; }
+  const Format& format_of(const std::string& tensor) const;
+
+  /// The inputs of one lane, over double or double-double: B = H = HV = 1, the scale left out.
+  template <Real T> Problem<T> lane(Index n, Index j) const;
+  /// What the kernel returned there; the state is empty if the dump has none.
+  Output<double> candidate(Index n, Index j) const;
+
+  /// Whether a kernel that keeps both layouts apart would have stored this state as [d_k, d_v].
+  bool stored_kv() const { return kv_; }
+  /// Remarks that do not change the verdict: tensors that nobody judged.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  const DumpTensor& required(const std::string& name) const;
+  void expect_shape(const std::string& name, const DumpTensor& t, const std::vector<Index>& want,
+                    const char* letters) const;
+  void read_layout(const DumpOptions& options);
+  void read_offsets();
+  void check_shapes();
+  void check_values() const;
+  [[noreturn]] void fail(const std::string& message) const;
+  template <Real T> Mat<T> state(const DumpTensor& t, Index n, Index j) const;
+
+  const Dump& dump_;
+  const Rule* rule_ = nullptr;
+  Shape shape_;
+  double scale_ = 1;
+  bool kv_ = true;
+  std::optional<double> l2norm_;  ///< eps, if q and k are to be normalised first
+  Format operands_ = kBf16;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace delta

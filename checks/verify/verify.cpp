@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checks/verify/verify.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <thread>
+#include <tuple>
+
+#include "checks/verify/rounded_chunk.hpp"
+#include "reference/forms/recurrent.hpp"
+
+namespace delta {
+namespace {
+
+// ---------------------------------------------------------------- the errors of one lane
+
+/// Errors of an output against the exact one: o by its worst row, the state as a whole.
+struct Errors {
+  double o = 0, state = 0;
+};
+
+/// |x| / size, where 0/0 is 0 and whatever is not finite is infinite.
+double relative(double x, double size) {
+  if (!std::isfinite(x) || !std::isfinite(size)) return INFINITY;
+  return x == 0 ? 0 : x / size;
+}
+
+double largest_row(const Mat<double>& A) { return A.size() == 0 ? 0 : A.rowwise().stableNorm().maxCoeff(); }
+
+double row_error(const Mat<double>& want, const Mat<double>& got) {
+  const Mat<double> E = got - want;
+  return relative(E.allFinite() ? largest_row(E) : INFINITY, largest_row(want));
+}
+
+double whole_error(const Mat<double>& want, const Mat<double>& got) {
+  const Mat<double> E = got - want;
+  return relative(E.allFinite() ? E.stableNorm() : INFINITY, want.stableNorm());
+}
+
+Errors errors(const Output<double>& want, const Output<double>& got) {
+  return {row_error(want.O, got.O), got.S.size() == 0 ? 0 : whole_error(want.S, got.S)};
+}
+
+void raise(Errors& to, const Errors& e) { to.o = std::max(to.o, e.o), to.state = std::max(to.state, e.state); }
+
+// ---------------------------------------------------------------- what correct code makes
+
+/// Draws of what correct code makes with operands of a format. Kernels differ in chunk length, in how they solve, in
+/// how their roundings fall; an error within twice the largest of these is nobody's mistake.
+std::vector<Schedule> schedules(const Format& operand, std::size_t draws) {
+  const bool narrow = operand.p < kFp32.p;
+  Schedule base{.operand = operand, .inverse = operand, .state = narrow ? kFp32 : operand};
+  std::vector<Schedule> all;
+  if (!narrow) base.C = 0, all.push_back(base);  // the recurrence
+  constexpr std::pair<Index, bool> kinds[] = {{64, false},  {64, true}, {16, false},
+                                              {128, false}, {32, true}, {128, true}};
+  for (std::size_t i = 0; all.size() < draws; ++i) {
+    std::tie(base.C, base.one_solve) = kinds[i % std::size(kinds)];
+    all.push_back(base);
+    // The golden section spreads any number of stretches over [1, 2).
+    base.stretch = 1 + std::fmod(0.6180339887 * static_cast<double>(i + 1), 1.0);
+  }
+  return all;
+}
+
+/// An output stored in a format: the last rounding of a kernel.
+Mat<double> stored(const Mat<double>& A, const Format& f) {
+  return f.p >= kFp64.p ? A : Mat<double>(A.unaryExpr([&](double x) { return f.round(x); }));
+}
+
+/// Everything that the lanes share.
+struct Plan {
+  const Subject& subject;
+  std::vector<Schedule> draws;
+  Format o, state;          ///< formats of the outputs
+  bool wide = false;        ///< the reference is computed in double-double
+  bool certify_all = true;  ///< the judge is checked against double-double in each lane; else against chunks, in some
+};
+
+/// Calls f(stream, channel) with each recurrence of the lane: one, or one per value channel (then d_v = 1).
+template <Real T, class F> void each_stream(const Rule& rule, const Problem<T>& p, F f) {
+  if (rule.info.strength != Strength::per_value) return f(stream<T>(rule.info, rule.over<T>(), p, 0, 0), Index{-1});
+  for (Index c = 0; c < p.shape.d_v; ++c) f(stream<T>(rule.info, rule.over<T>(), p, 0, 0, c), c);
+}
+
+void place(Output<double>& lane, const Output<double>& part, Index channel) {
+  if (channel < 0)
+    lane = part;
+  else
+    lane.O.col(channel) = part.O, lane.S.row(channel) = part.S;
+}
+
+Output<double> sized(const Shape& z, Index length) {
+  return {Mat<double>::Zero(length, z.d_v), Mat<double>::Zero(z.d_v, z.d_k)};
+}
+
+/// The reference in double-double, returned in double.
+Output<double> exact_lane(const Subject& s, Index n, Index j) {
+  Output<double> out = sized(s.shape(), s.shape().length(n));
+  auto narrow = [](const DoubleDouble& x) { return x.hi; };
+  each_stream<DoubleDouble>(s.rule(), s.lane<DoubleDouble>(n, j), [&](const Stream<DoubleDouble>& st, Index channel) {
+    const Output<DoubleDouble> o = recurrent<DoubleDouble>(st);
+    place(out, {s.scale() * o.O.unaryExpr(narrow).cast<double>(), o.S.unaryExpr(narrow).cast<double>()}, channel);
+  });
+  return out;
+}
+
+// ---------------------------------------------------------------- evidence beyond the ratio
+
+/// Counts the elements of a fp32 state that a narrow format holds although it does not hold the exact value. A state
+/// that was kept in that format has only such elements; chance gives one in 2^16 (bf16) or 2^13 (fp16).
+struct NarrowState {
+  Format format;
+  Index telling = 0, held = 0;
+
+  void count(const Mat<double>& want, const Mat<double>& got) {
+    for (Index c = 0; c < got.cols(); ++c)
+      for (Index r = 0; r < got.rows(); ++r) {
+        const double exact = kFp32.round(want(r, c));
+        if (!std::isfinite(got(r, c)) || format.round(exact) == exact) continue;
+        ++telling;
+        held += format.round(got(r, c)) == got(r, c);
+      }
+  }
+  void add(const NarrowState& other) { telling += other.telling, held += other.held; }
+  bool certain() const { return telling >= 8 && held == telling; }
+};
+
+/// Sums over an output, for what is reported of it as a whole.
+struct Total {
+  double want2 = 0, error2 = 0;
+  bool zero_want = true, zero_got = true, finite = true;
+
+  void add(const Total& x) {
+    want2 += x.want2, error2 += x.error2;
+    zero_want = zero_want && x.zero_want, zero_got = zero_got && x.zero_got, finite = finite && x.finite;
+  }
+  static Total of(const Mat<double>& want, const Mat<double>& got) {
+    return {want.squaredNorm(), (got - want).squaredNorm(), want.isZero(0), got.isZero(0), got.allFinite()};
+  }
+  double relative_error() const { return relative(std::sqrt(error2), std::sqrt(want2)); }
+};
+
+/// What is kept of a lane once it has been judged.
+struct Lane {
+  Errors error, expected, tf32, judge;
+  Total o, state;
+  NarrowState bf16{kBf16}, fp16{kFp16};
+  bool reference_finite = true;
+  std::optional<BadPlace> first_bad, worst;
+  double worst_badness = 0;  ///< error of `worst`, over what is expected of its output
+};
+
+/// The element of a row (or column) that is furthest off.
+Index furthest(const Vec<double>& want, const Vec<double>& got) {
+  Index at = 0;
+  for (Index i = 0; i < want.size(); ++i) {
+    if (!std::isfinite(got[i])) return i;
+    if (std::abs(got[i] - want[i]) > std::abs(got[at] - want[at])) at = i;
+  }
+  return at;
+}
+
+/// The first row beyond what is expected, and the worst element.
+void find_places(const Shape& z, Index n, Index j, const Output<double>& want, const Output<double>& got, Lane& lane) {
+  auto look = [&](const char* tensor, const Mat<double>& W, const Mat<double>& G, double size, double row_share,
+                  double expected, auto place) {
+    for (Index r = 0; r < G.rows(); ++r) {
+      const double error = relative((G.row(r) - W.row(r)).stableNorm(), size) / row_share;
+      if (!(error > 0)) continue;
+      const double badness = error / expected;
+      const bool first = !(badness < kMarginal) && !lane.first_bad, worst = badness > lane.worst_badness;
+      if (!first && !worst) continue;
+      const Index c = furthest(W.row(r).transpose(), G.row(r).transpose());
+      BadPlace p = place(r, c);
+      p.tensor = tensor, p.head = j, p.channel = c, p.want = W(r, c), p.got = G(r, c);
+      if (first) lane.first_bad = p;
+      if (worst) lane.worst = p, lane.worst_badness = badness;
+    }
+  };
+  look("o", want.O, got.O, largest_row(want.O), 1, lane.expected.o,
+       [&](Index r, Index) { return BadPlace{.b = z.batch(n), .t = z.begin(n) + r}; });
+  // A state is judged as a whole: a row is off if it holds more than its share of the error.
+  const auto rows = static_cast<double>(want.S.rows());
+  look("final_state", want.S, got.S, want.S.stableNorm(), 1 / std::sqrt(rows), lane.expected.state,
+       [&](Index r, Index) { return BadPlace{.b = n, .t = r}; });
+}
+
+// ---------------------------------------------------------------- one lane, and all
+
+Lane judge_lane(const Plan& plan, Index n, Index j, bool certify) {
+  const Subject& s = plan.subject;
+  const Output<double> blank = sized(s.shape(), s.shape().length(n)), got = s.candidate(n, j);
+  Output<double> want = blank, chunks = blank, tf32 = blank;
+  std::vector<Output<double>> draws(plan.draws.size(), blank);
+  const bool fp32 = s.operands().p == kFp32.p, by_chunks = certify && !plan.certify_all;
+
+  each_stream<double>(s.rule(), s.lane<double>(n, j), [&](const Stream<double>& st, Index channel) {
+    const Output<double> o = recurrent<double>(st);
+    place(want, {s.scale() * o.O, o.S}, channel);
+    for (std::size_t i = 0; i < draws.size(); ++i)
+      place(draws[i],
+            plan.wide ? simulate<double>(st, s.scale(), plan.draws[i]) : simulate<float>(st, s.scale(), plan.draws[i]),
+            channel);
+    if (fp32) place(tf32, simulate<float>(st, s.scale(), {.operand = kTf32, .inverse = kTf32}), channel);
+    if (by_chunks)
+      place(chunks, simulate<double>(st, s.scale(), {.operand = kFp64, .inverse = kFp64, .state = kFp64}), channel);
+  });
+
+  Lane lane;
+  if (certify) {
+    Output<double> other = plan.certify_all ? exact_lane(s, n, j) : std::move(chunks);
+    lane.judge = errors(other, want);
+    if (plan.wide) {  // the sums are good to twice 53 bits and decays to 64; what is left is the rounding to double
+      want = std::move(other);
+      lane.judge = {kFp64.unit(), kFp64.unit()};
+    }
+  }
+  lane.reference_finite = want.O.allFinite() && want.S.allFinite();
+  lane.error = errors(want, got);
+  // Rounding an output to its type may cost u in every element, whatever came before.
+  const double units = plan.wide ? 2 : 0.7;  // in double, the reference is rounded as well
+  lane.expected = {units * plan.o.unit(), units * plan.state.unit()};
+  auto store = [&](const Output<double>& x) { return Output<double>{stored(x.O, plan.o), stored(x.S, plan.state)}; };
+  for (const Output<double>& d : draws) raise(lane.expected, errors(want, store(d)));
+  if (fp32) lane.tf32 = errors(want, store(tf32));
+  lane.o = Total::of(want.O, got.O);
+  if (s.has_final_state()) {
+    lane.state = Total::of(want.S, got.S);
+    if (plan.state.p == kFp32.p) lane.bf16.count(want.S, got.S), lane.fp16.count(want.S, got.S);
+  }
+  find_places(s.shape(), n, j, want, got, lane);
+  return lane;
+}
+
+double ratio_of(double error, double expected) { return error == 0 ? 0 : error / expected; }
+
+std::string short_text(double x) {
+  char s[32];
+  std::snprintf(s, sizeof s, "%.2g", x);
+  return s;
+}
+
+/// Runs f(lane) for every lane on some threads; the first exception comes back.
+template <class F> void parallel(Index lanes, int threads, F f) {
+  std::atomic<Index> next{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;
+  auto work = [&] {
+    try {
+      for (Index lane = next++; lane < lanes && !failed; lane = next++) f(lane);
+    } catch (...) {
+      if (!failed.exchange(true)) error = std::current_exception();
+    }
+  };
+  std::vector<std::thread> pool;
+  for (int i = 1; i < std::min<Index>(threads, lanes); ++i) pool.emplace_back(work);
+  work();
+  for (std::thread& t : pool) t.join();
+  if (error) std::rethrow_exception(error);
+}
+
+/// Beyond this, correct code of that precision has no digit to show: the inputs are to blame, not the kernel.
+constexpr double kIllPosed = 0.1;
+/// The reference must be this much closer to the truth than correct code of the candidate's precision.
+constexpr double kJudgeShare = 0.05;
+
+/// From all lanes to one verdict. A kernel that fails in one lane has failed.
+void conclude(const Plan& plan, const std::vector<Lane>& lanes, FileVerdict& v) {
+  const Subject& s = plan.subject;
+  Total o, state;
+  NarrowState bf16{kBf16}, fp16{kFp16};
+  Errors judge;
+  for (const Lane& l : lanes) {
+    o.add(l.o), state.add(l.state), bf16.add(l.bf16), fp16.add(l.fp16), raise(judge, l.judge);
+  }
+  v.o.present = true, v.o.rel_error = o.relative_error();
+  v.final_state.present = s.has_final_state();
+  if (v.final_state.present) v.final_state.rel_error = state.relative_error();
+  v.judge.error_o = judge.o, v.judge.error_state = judge.state;
+
+  bool ill_posed = false, unsure = false, tf32_explains = true;
+  double badness = -1;
+  for (const Lane& l : lanes) {
+    auto take = [&](Judged& to, double error, double expected, double tf32) {
+      const double ratio = ratio_of(error, expected);
+      if (!(ratio <= to.ratio) || to.expected == 0) to.error = error, to.ratio = ratio, to.expected = expected;
+      if (delta::judge(ratio) == Verdict::failed) tf32_explains = tf32_explains && ratio_of(error, tf32) < kFailed;
+    };
+    if (!l.reference_finite || !(l.expected.o < kIllPosed) ||
+        (v.final_state.present && !(l.expected.state < kIllPosed))) {
+      ill_posed = true;
+      v.ill_posed = std::max({v.ill_posed, l.expected.o, l.expected.state});
+      continue;
+    }
+    unsure = unsure ||
+             (!plan.wide && (judge.o > kJudgeShare * l.expected.o || judge.state > kJudgeShare * l.expected.state));
+    take(v.o, l.error.o, l.expected.o, l.tf32.o);
+    if (v.final_state.present) take(v.final_state, l.error.state, l.expected.state, l.tf32.state);
+    const auto before = [](const BadPlace& a, const BadPlace& b) {
+      return std::tuple(a.tensor != "o", a.b, a.t, a.head) < std::tuple(b.tensor != "o", b.b, b.t, b.head);
+    };
+    if (l.first_bad && (!v.first_bad || before(*l.first_bad, *v.first_bad))) v.first_bad = l.first_bad;
+    if (l.worst && l.worst_badness > badness) v.worst = l.worst, badness = l.worst_badness;
+  }
+
+  const bool no_o = o.zero_want, no_state = !v.final_state.present || state.zero_want;
+  auto say = [&](Verdict verdict, const std::string& reason) { v.verdict = verdict, v.reason = reason; };
+  const std::string model = std::string(s.operands().name);
+  const Verdict worst = delta::judge(v.ratio());
+  const char* output = v.final_state.ratio > v.o.ratio ? "final_state" : "o";
+  const double times = v.ratio();
+  if (lanes.empty() || (no_o && no_state)) {
+    say(Verdict::untrusted, lanes.empty() ? "there is no sequence: nothing was judged"
+                                          : "the exact result is zero everywhere: nothing was tested");
+  } else if (worst == Verdict::failed) {
+    if (!o.finite || !state.finite)
+      say(Verdict::failed, std::string(o.finite ? "final_state" : "o") + " is not finite where the exact result is");
+    else if (o.zero_got && !o.zero_want)
+      say(Verdict::failed, "o is zero everywhere and should not be: it looks unwritten");
+    else if (state.zero_got && !state.zero_want)
+      say(Verdict::failed, "final_state is zero everywhere and should not be: it looks unwritten");
+    else if (s.operands().p == kFp32.p && tf32_explains)
+      say(Verdict::marginal, "the error is that of products with tf32 operands, not of fp32");
+    else
+      say(Verdict::failed, std::string("the error of ") + output + " is " + short_text(times) + " times what correct " +
+                               model + " code makes");
+  } else if (ill_posed) {
+    say(Verdict::untrusted, "ill-posed: correct " + model + " code is off by " + short_text(v.ill_posed) +
+                                " on these inputs; are the keys normalised?");
+  } else if (unsure) {
+    say(Verdict::untrusted, "the reference is not accurate enough to judge " + model);
+  } else if (bf16.certain() || fp16.certain()) {
+    say(Verdict::marginal, std::string("final_state is fp32 and holds only ") + (bf16.certain() ? "bf16" : "fp16") +
+                               " numbers: the state was kept in that type, or rounded to it at the end");
+  } else if (worst == Verdict::marginal) {
+    say(Verdict::marginal, std::string("the error of ") + output + " is " + short_text(times) + " times what correct " +
+                               model + " code makes");
+  } else {
+    say(Verdict::passed, "the errors are those of correct " + model + " code");
+  }
+  if (v.verdict == Verdict::passed) v.first_bad.reset();
+}
+
+}  // namespace
+
+FileVerdict verify(const Dump& dump, const DumpOptions& options, int threads) {
+  const Subject s(dump, options);
+  const Shape& z = s.shape();
+  FileVerdict v{.file = dump.file, .rule = std::string(s.rule().info.id), .notes = s.notes()};
+  Plan plan{.subject = s, .draws = {}, .o = s.format_of("o")};
+  plan.state = s.has_final_state() ? s.format_of("final_state") : kFp32;
+  plan.wide = s.operands().p >= kFp64.p;
+
+  // Work in multiply-adds of one pass: small problems are drawn more often, and judged twice in every lane.
+  double work = 0;
+  for (Index n = 0; n < z.sequences(); ++n)
+    work += static_cast<double>(z.length(n)) * static_cast<double>(z.HV * z.d_k * z.d_v);
+  plan.draws = schedules(s.operands(), work > 1e8 ? 3 : work > 1e6 ? 8 : 24);
+  plan.certify_all = plan.wide || work < 2e7;
+  const Index certified = plan.certify_all ? s.lanes() : std::min<Index>(s.lanes(), threads);
+
+  std::vector<Lane> lanes(static_cast<std::size_t>(s.lanes()));
+  parallel(s.lanes(), threads, [&](Index lane) {
+    lanes[static_cast<std::size_t>(lane)] = judge_lane(plan, lane / z.HV, lane % z.HV, lane < certified);
+  });
+
+  v.model = std::to_string(plan.draws.size()) + " draws of " + std::string(s.operands().name) +
+            (s.operands().p >= kFp32.p ? " forms (recurrent, chunks of 16 to 128)"
+                                       : " chunk kernels (16 to 128 tokens, one solve or two, fp32 sums and state)");
+  v.judge.how = plan.wide ? "recurrence in double-double" : "recurrence in double";
+  v.judge.against = plan.wide          ? "its rounding to double"
+                    : plan.certify_all ? "the recurrence in double-double, every lane"
+                                       : "the chunk form in double, " + std::to_string(certified) + " of " +
+                                             std::to_string(s.lanes()) + " lanes";
+  conclude(plan, lanes, v);
+  return v;
+}
+
+FileVerdict verify_file(const std::string& path, const DumpOptions& options, int threads) {
+  try {
+    return verify(read_dump(path), options, threads);
+  } catch (const UsageError& e) {
+    return {.file = path, .rule = options.rule, .unreadable = true, .reason = e.what()};
+  }
+}
+
+}  // namespace delta

@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: Apache-2.0
+// The judge of other people's kernels: right ones pass in every precision, one mistake fails, and what cannot be
+// judged says so.
+#include "checks/verify/verify.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "checks/core/families.hpp"
+#include "checks/core/measure.hpp"
+#include "checks/verify/rounded_chunk.hpp"
+
+namespace delta {
+namespace {
+
+using testing::HasSubstr;
+
+// ---------------------------------------------------------------- candidates
+
+using Kernel = std::function<Output<double>(const Stream<double>&, double scale)>;
+
+Output<double> exactly(const Stream<double>& st, double scale) {
+  const Output<double> o = recurrent<double>(st);
+  return {scale * o.O, o.S};
+}
+Kernel scheduled(const Schedule& how) {
+  return [how](const Stream<double>& st, double scale) { return simulate<float>(st, scale, how); };
+}
+
+/// A problem, a kernel that computes it, and the types that its tensors are stored in.
+struct Call {
+  const Rule* rule;
+  Problem<double> p;
+  Dtype inputs = Dtype::bf16, o = Dtype::bf16, state = Dtype::fp32;
+
+  Dump dump(const Kernel& kernel) const {
+    const Shape& z = p.shape;
+    const double scale = p.scale;
+    Problem<double> unscaled = p;
+    unscaled.scale = 1;
+    const Result<double> result = run<double>(rule->info, rule->over<double>(), unscaled,
+                                              [&](const Stream<double>& s) { return kernel(s, scale); });
+
+    Dump d{.file = "made"};
+    auto add = [&](const char* name, const Tensor<double>& x, Dtype dtype) {
+      if (x.empty()) return;
+      std::vector<std::int64_t> shape{x.B, x.tokens, x.heads};
+      if (x.cols > 1 || *name == 'q' || *name == 'k' || *name == 'v') shape.push_back(x.cols);
+      d.add(name, dtype, shape, x.data);
+    };
+    add("q", p.q, inputs), add("k", p.k, inputs), add("v", p.v, inputs), add("beta", p.beta, inputs);
+    add("alpha", p.alpha, wide()), add("lambda", p.lambda, inputs);
+    for (std::size_t i = 0; i < p.inputs.size(); ++i) {
+      const Tensor<double>& x = p.inputs[i];
+      std::vector<std::int64_t> shape{x.B, x.tokens, x.heads};
+      if (rule->info.inputs[i].more) shape.push_back(x.rows);
+      if (rule->info.inputs[i].extent != Extent::one) shape.push_back(x.cols);
+      d.add(std::string(rule->info.inputs[i].name), inputs, shape, x.data);
+    }
+    std::vector<double> o_data(static_cast<std::size_t>(z.B * z.T * z.HV * z.d_v)), S0, S;
+    for (Index n = 0; n < z.sequences(); ++n)
+      for (Index j = 0; j < z.HV; ++j) {
+        const Output<double>& lane = result[static_cast<std::size_t>(n * z.HV + j)];
+        for (Index t = 0; t < z.length(n); ++t)
+          for (Index c = 0; c < z.d_v; ++c)
+            o_data[static_cast<std::size_t>(((z.batch(n) * z.T + z.begin(n) + t) * z.HV + j) * z.d_v + c)] =
+                lane.O(t, c);
+        const Mat<double> h0 = p.initial_state(n, j);
+        for (Index k = 0; k < z.d_k; ++k)
+          for (Index v = 0; v < z.d_v; ++v) S0.push_back(h0(v, k)), S.push_back(lane.S(v, k));
+      }
+    d.add("o", o, {z.B, z.T, z.HV, z.d_v}, o_data);
+    d.add("initial_state", wide(), {z.sequences(), z.HV, z.d_k, z.d_v}, S0);
+    d.add("final_state", state, {z.sequences(), z.HV, z.d_k, z.d_v}, S);
+    if (!z.offsets.empty())
+      d.add("cu_seqlens", Dtype::i32, {z.sequences() + 1}, std::vector<double>(z.offsets.begin(), z.offsets.end()));
+    char text[32];
+    std::snprintf(text, sizeof text, "%.17g", scale);
+    d.metadata = {{"rule", std::string(rule->info.id)}, {"scale", text}, {"state_layout", "kv"}};
+    return d;
+  }
+  Dtype wide() const { return inputs == Dtype::fp64 ? Dtype::fp64 : Dtype::fp32; }
+};
+
+Call call(std::string_view rule = "gated_delta", std::string_view family = "gate_half", std::uint64_t seed = 1,
+          Shape shape = {.B = 1, .T = 70, .H = 1, .HV = 2, .d_k = 16, .d_v = 12, .n_h = 2, .offsets = {}}) {
+  const Rule& r = *find_rule(rule);
+  return {&r, draw(r.info, *find_family(family), shape, seed)};
+}
+
+FileVerdict judged(const Dump& d) { return verify(d, {}, 2); }
+FileVerdict judged(const Call& c, const Kernel& k) { return judged(c.dump(k)); }
+
+FileVerdict of_file(const char* file) {
+  std::ostringstream path;
+  path << DELTAREF_DUMPS << '/' << file << ".safetensors";
+  return verify_file(path.str(), {}, 2);
+}
+
+std::string complaint(const Dump& d, const DumpOptions& options = {}) {
+  try {
+    return "judged: " + std::string(name(verify(d, options, 1).verdict));
+  } catch (const UsageError& e) {
+    return e.what();
+  }
+}
+
+/// Changes some elements of a tensor of a dump.
+void edit(Dump& d, const std::string& name, const std::function<void(std::vector<double>&)>& change) {
+  const DumpTensor t = *d.find(name);
+  std::vector<double> x(static_cast<std::size_t>(t.size()));
+  t.read(0, x);
+  change(x);
+  d.add(name, t.dtype, t.shape, x);
+}
+
+// ---------------------------------------------------------------- the dumps of real and of mistaken kernels
+
+TEST(Dumps, EachGetsItsVerdict) {
+  const std::pair<const char*, Verdict> files[] = {{"real_gdn_chunk_0", Verdict::passed},
+                                                   {"real_gdn_chunk_1", Verdict::passed},
+                                                   {"real_gdn_recurrent", Verdict::passed},
+                                                   {"real_delta_chunk_0", Verdict::passed},
+                                                   {"real_kda_chunk", Verdict::passed},
+                                                   {"real_mamba2_chunk", Verdict::passed},
+                                                   {"real_qdelta_chunk_0", Verdict::failed},
+                                                   {"real_qdelta_chunk_2", Verdict::failed},
+                                                   {"case_00", Verdict::failed},
+                                                   {"case_02", Verdict::failed},
+                                                   {"case_04", Verdict::failed},
+                                                   {"case_07", Verdict::failed},
+                                                   {"case_09", Verdict::failed},
+                                                   {"case_11", Verdict::failed},
+                                                   {"case_12", Verdict::marginal},
+                                                   {"case_14", Verdict::failed},
+                                                   {"case_15", Verdict::failed},
+                                                   {"case_18", Verdict::failed},
+                                                   {"case_19", Verdict::passed},
+                                                   {"case_21", Verdict::passed}};
+  for (const auto& [file, verdict] : files) {
+    const FileVerdict v = of_file(file);
+    EXPECT_FALSE(v.unreadable) << v.reason;
+    EXPECT_EQ(name(v.verdict), name(verdict)) << file << ": " << v.reason;
+    EXPECT_EQ(v.first_bad.has_value(), verdict != Verdict::passed) << file;
+  }
+}
+
+TEST(Dumps, TheModelPredictsRealChunkKernels) {
+  // The errors that these kernels really made, over the largest of eight draws of the model.
+  for (const char* file :
+       {"real_gdn_chunk_0", "real_gdn_chunk_1", "real_delta_chunk_0", "real_kda_chunk", "real_mamba2_chunk"}) {
+    const FileVerdict v = of_file(file);
+    for (const Judged& j : {v.o, v.final_state}) {
+      EXPECT_GT(j.ratio, 0.7) << file;
+      EXPECT_LT(j.ratio, 1.2) << file;
+    }
+  }
+}
+
+TEST(Dumps, AStateThatWasKeptInBf16IsNamed) {
+  const FileVerdict v = of_file("case_12");
+  EXPECT_THAT(v.reason, HasSubstr("holds only bf16 numbers"));
+}
+
+// ---------------------------------------------------------------- correct kernels
+
+/// A chunk kernel of another build than the model: the recurrence's own correction solved row by row in fp32, the
+/// transposed products of a kernel that keeps S in registers, an inverse in fp16.
+Output<double> another_kernel(const Stream<double>& st, double scale, const Format& f) {
+  auto r = [&](double x) { return f.round(x); };
+  auto round = [&](const Mat<double>& A) { return Mat<double>(A.unaryExpr(r)); };
+  const Index C = 64, d_k = st.d_k(), d_v = st.d_v();
+  Output<double> out{Mat<double>(st.tokens(), d_v), st.S0};
+  for (Index begin = 0; begin < st.tokens(); begin += C) {
+    const Index R = std::min(C, st.tokens() - begin);
+    Mat<double> X(R, d_k), Y(R, d_k), V(R, d_v), H = Mat<double>::Zero(R, R);
+    Vec<double> beta(R), gamma(R);
+    double g = 1;
+    for (Index i = 0; i < R; ++i) {
+      const MicroStep<double>& s = st.steps[static_cast<std::size_t>(begin + i)];
+      X.row(i) = s.x.transpose(), Y.row(i) = s.y.transpose(), V.row(i) = s.v.transpose();
+      beta[i] = s.beta, gamma[i] = g *= s.d[0], H(i, i) = 1;
+      if (i > 0) H.row(i).head(i) = s.d[0] * H.row(i - 1).head(i);
+    }
+    X = round(X), Y = round(Y);
+    const Mat<double> Q = st.Q.middleRows(begin, R), S_op = round(out.S), I = Mat<double>::Identity(R, R);
+    const Mat<double> L = strictly_lower<double>(beta.asDiagonal() * H.cwiseProduct(X * Y.transpose()));
+    const Mat<double> T = solve_unit_lower<double>(L, I).unaryExpr([](double x) { return kFp16.round(x); });
+    const Mat<double> E = round(beta.asDiagonal() * (V - gamma.asDiagonal() * (X * S_op.transpose())));
+    const Mat<double> Z = round(T * E), A = round(H.cwiseProduct(Q * Y.transpose()));
+    out.O.middleRows(begin, R) = scale * (gamma.asDiagonal() * (Q * S_op.transpose()) + A * Z);
+    out.S = gamma[R - 1] * out.S + Z.transpose() * round(Mat<double>(H.row(R - 1).asDiagonal() * Y));
+  }
+  return out;
+}
+
+class CorrectKernels : public testing::TestWithParam<const Rule*> {};
+
+TEST_P(CorrectKernels, NeverFail) {
+  const std::string rule(GetParam()->info.id);
+  int cases = 0, marginal = 0;
+  std::uint64_t seed = 0;
+  for (const Family& family : families()) {
+    if (!family.concerns(GetParam()->info)) continue;
+    for (const Index T : {1, 7, 65, 130}) {
+      const Index d = seed++ % 2 ? 16 : 8;
+      const Size size({.T = T, .d_k = d, .d_v = 8, .n_h = 2, .offsets = {}});
+      Call c = call(rule, family.name, seed, family.at ? family.at(size).shape : size.shape);
+      auto expect_no_failure = [&](const char* what, const Kernel& kernel) {
+        const FileVerdict v = judged(c, kernel);
+        EXPECT_NE(v.verdict, Verdict::failed) << what << ", T " << T << ", " << family.name << ": " << v.reason;
+        ++cases, marginal += v.verdict == Verdict::marginal;
+      };
+      const bool half = seed % 3 == 0;
+      const Format& f = half ? kFp16 : kBf16;
+      c.inputs = c.o = half ? Dtype::fp16 : Dtype::bf16;
+      expect_no_failure("recurrent, fp32 state", scheduled({.C = 0}));
+      switch (seed % 4) {
+        case 0:
+          expect_no_failure("chunk 48", scheduled({.C = 48, .operand = f, .inverse = kFp16, .stretch = 1.43}));
+          break;
+        case 1:
+          expect_no_failure("chunk 64",
+                            scheduled({.one_solve = true, .operand = f, .inverse = kTf32, .stretch = 1.77}));
+          break;
+        case 2:
+          expect_no_failure("chunk 16", scheduled({.C = 16, .operand = f, .inverse = f, .stretch = 1.53}));
+          break;
+        case 3:
+          if (c.p.inputs.empty() && c.rule->info.forget != Forget::per_channel &&
+              c.rule->info.strength != Strength::per_value)
+            expect_no_failure("another kernel",
+                              [&](const Stream<double>& s, double scale) { return another_kernel(s, scale, f); });
+          break;
+      }
+      c.inputs = c.o = Dtype::fp32;
+      expect_no_failure("fp32", scheduled({.C = seed % 2 ? 0 : 32, .operand = kFp32, .inverse = kFp32}));
+    }
+  }
+  EXPECT_LE(marginal, cases / 100) << "of " << cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, CorrectKernels, testing::ValuesIn(rules()),
+                         [](const auto& rule) { return std::string(rule.param->info.id); });
+
+TEST(Precision, DoubleKernelsAreJudgedInDoubleDouble) {
+  Call c = call();
+  c.inputs = c.o = c.state = Dtype::fp64;
+  EXPECT_EQ(judged(c, exactly).verdict, Verdict::passed);
+  EXPECT_EQ(judged(c, scheduled({.C = 0})).verdict, Verdict::failed);  // fp32 arithmetic in a fp64 kernel
+}
+
+TEST(Precision, Tf32ProductsInAFp32KernelAreMarginalAndBf16Fails) {
+  Call c = call();
+  c.inputs = c.o = Dtype::fp32;
+  const FileVerdict v = judged(c, scheduled({.C = 64, .operand = kTf32, .inverse = kTf32, .stretch = 1.3}));
+  EXPECT_EQ(v.verdict, Verdict::marginal);
+  EXPECT_THAT(v.reason, HasSubstr("tf32"));
+  EXPECT_EQ(judged(c, scheduled({.C = 64})).verdict, Verdict::failed);
+}
+
+// ---------------------------------------------------------------- one mistake
+
+TEST(Mistakes, FailInEveryRuleThatTheyTouch) {
+  using Mistake = std::function<void(Stream<double>&)>;
+  const std::pair<const char*, Mistake> mistakes[] = {
+      {"erase missing",
+       [](auto& s) {
+         for (auto& m : s.steps) m.x.setZero();
+       }},
+      {"beta twice",
+       [](auto& s) {
+         for (auto& m : s.steps) m.beta *= m.beta;
+       }},
+      {"decay missing",
+       [](auto& s) {
+         for (auto& m : s.steps) m.d = {};
+       }},
+      {"sign of the error",
+       [](auto& s) {
+         for (auto& m : s.steps) m.x *= -1;
+       }},
+      {"initial state ignored", [](auto& s) { s.S0.setZero(); }},
+      {"one token of a tail lost", [](auto& s) { s.steps.back().beta = 0; }},
+      {"scale twice", [](auto& s) { s.Q *= 0.25; }}};
+  for (const Rule* rule : rules())
+    for (const auto& [what, mistake] : mistakes) {
+      const Call c = call(rule->info.id, "gate_weak", 3);
+      bool changed = false;
+      const FileVerdict v = judged(c, [&](const Stream<double>& s, double scale) {
+        Stream<double> wrong = s;
+        mistake(wrong);
+        const Output<double> a = exactly(s, scale), b = simulate<float>(wrong, scale, {});
+        changed = changed || (a.O - b.O).norm() > 0.05 * a.O.norm() || (a.S - b.S).norm() > 0.05 * a.S.norm();
+        return b;
+      });
+      if (changed) {
+        EXPECT_EQ(name(v.verdict), name(Verdict::failed)) << rule->info.id << ": " << what;
+      }
+    }
+}
+
+TEST(Mistakes, NameTheFirstBadPlace) {
+  Dump d = call().dump(scheduled({}));
+  edit(d, "o", [](auto& o) { o[(41 * 2 + 1) * 12 + 7] += 0.5; });  // t 41, head 1, channel 7
+  const FileVerdict v = judged(d);
+  EXPECT_EQ(v.verdict, Verdict::failed);
+  ASSERT_TRUE(v.first_bad);
+  EXPECT_EQ(v.first_bad->tensor, "o");
+  EXPECT_EQ(v.first_bad->t, 41);
+  EXPECT_EQ(v.first_bad->head, 1);
+  EXPECT_EQ(v.first_bad->channel, 7);
+}
+
+// ---------------------------------------------------------------- the checker itself
+
+TEST(Checker, OneNanOrInfinityFails) {
+  for (const double bad : {std::nan(""), HUGE_VAL})
+    for (const char* tensor : {"o", "final_state"}) {
+      Dump d = call().dump(scheduled({}));
+      edit(d, tensor, [&](auto& x) { x[17] = bad; });
+      const FileVerdict v = judged(d);
+      EXPECT_EQ(v.verdict, Verdict::failed);
+      EXPECT_THAT(v.reason, HasSubstr("not finite"));
+      ASSERT_TRUE(v.first_bad);
+      EXPECT_EQ(v.first_bad->tensor, tensor);
+      const std::string json = report_json({v});
+      EXPECT_FALSE(nlohmann::json::parse(json, nullptr, false).is_discarded()) << json;
+    }
+}
+
+TEST(Checker, UnwrittenOutputsFail) {
+  for (const char* tensor : {"o", "final_state"}) {
+    Dump d = call().dump(scheduled({}));
+    edit(d, tensor, [](auto& x) { std::ranges::fill(x, 0.); });
+    const FileVerdict v = judged(d);
+    EXPECT_EQ(v.verdict, Verdict::failed);
+    EXPECT_THAT(v.reason, HasSubstr("unwritten"));
+  }
+}
+
+TEST(Checker, OneBadTailRowFails) {
+  Dump d = call().dump(scheduled({}));
+  edit(d, "o", [](auto& o) {
+    for (std::size_t i = o.size() - 12; i < o.size(); ++i) o[i] *= 1.05;
+  });
+  EXPECT_EQ(judged(d).verdict, Verdict::failed);
+}
+
+TEST(Checker, AZeroReferenceIsNotTrusted) {
+  Call c = call();
+  std::ranges::fill(c.p.v.data, 0.);
+  c.p.S0.clear();
+  EXPECT_EQ(judged(c, scheduled({})).verdict, Verdict::untrusted);
+}
+
+TEST(Checker, NothingToJudgeIsNotTrusted) {
+  Dump d = call().dump(scheduled({}));
+  d.add("cu_seqlens", Dtype::i64, {1}, std::vector<double>{0});
+  d.add("initial_state", Dtype::fp32, {0, 2, 16, 12}, {}), d.add("final_state", Dtype::fp32, {0, 2, 16, 12}, {});
+  EXPECT_EQ(judged(d).verdict, Verdict::untrusted);
+}
+
+TEST(Checker, IllPosedInputsAreNotTheKernelsFault) {
+  Call c = call("gated_delta", "gate_weak", 1, {.T = 130, .d_k = 64, .d_v = 8, .offsets = {}});
+  Random r(1);
+  for (double& k : c.p.k.data) k = kBf16.round(r.normal());  // |k|^2 = 64: the inverse grows without bound
+  const FileVerdict v = judged(c, scheduled({.C = 48, .stretch = 1.5}));
+  EXPECT_EQ(v.verdict, Verdict::untrusted);
+  EXPECT_THAT(v.reason, HasSubstr("ill-posed"));
+}
+
+TEST(NarrowState, IsTheEvidenceOnlyWhereAFp32StateShouldHoldMore) {
+  const Kernel kept_in_bf16 = scheduled({.C = 64, .state = kBf16});
+  Call c = call();
+  EXPECT_THAT(judged(c, kept_in_bf16).reason, HasSubstr("only bf16 numbers"));
+  EXPECT_THAT(judged(c, scheduled({.C = 64, .state = kFp16})).reason, HasSubstr("only fp16 numbers"));
+  c.state = Dtype::bf16;  // the type of the tensor says it already
+  EXPECT_EQ(judged(c, scheduled({})).verdict, Verdict::passed);
+
+  c = call("gated_delta", "gate_half", 1, {.T = 0, .d_k = 16, .d_v = 8, .offsets = {}});  // the state of no token
+  EXPECT_EQ(judged(c, exactly).verdict, Verdict::passed);
+
+  c = call("gated_delta", "gate_half", 1, {.T = 12, .d_k = 16, .d_v = 8, .offsets = {}});  // integers throughout
+  for (double& x : c.p.v.data) x = std::round(x);
+  for (double& x : c.p.k.data) x = 0;
+  for (Index t = 0; t < 12; ++t) *c.p.k.at(0, t, 0) = 1;
+  for (double& x : c.p.beta.data) x = 1;
+  for (double& x : c.p.alpha.data) x = 1;
+  for (auto& S : c.p.S0) S = S.array().round().matrix();
+  EXPECT_EQ(judged(c, exactly).verdict, Verdict::passed);
+}
+
+// ---------------------------------------------------------------- layouts, options, packed sequences
+
+TEST(Layout, VkIsTheTransposeOfKv) {
+  Dump d = call().dump(scheduled({}));
+  for (const char* name : {"initial_state", "final_state"})
+    edit(d, name,
+         [&](auto& x) {
+           const auto old = x;
+           for (Index m = 0; m < 2; ++m)
+             for (Index k = 0; k < 16; ++k)
+               for (Index v = 0; v < 12; ++v)
+                 x[static_cast<std::size_t>((m * 12 + v) * 16 + k)] =
+                     old[static_cast<std::size_t>((m * 16 + k) * 12 + v)];
+         }),
+        d.tensors[name].shape = {1, 2, 12, 16};
+  d.metadata["state_layout"] = "vk";
+  EXPECT_EQ(judged(d).verdict, Verdict::passed);
+  d.metadata.erase("state_layout");  // d_k != d_v says it too
+  EXPECT_EQ(judged(d).verdict, Verdict::passed);
+  EXPECT_THAT(complaint(d, {.state_layout = "kv"}), HasSubstr("expected [N,HV,d_k,d_v]"));
+}
+
+TEST(Options, StandInForMetadata) {
+  Dump d = call().dump(scheduled({}));
+  const std::string scale = d.metadata["scale"];
+  d.metadata.clear();
+  EXPECT_THAT(complaint(d), HasSubstr("--rule"));
+  EXPECT_THAT(complaint(d, {.rule = "gdn"}), HasSubstr("--scale"));
+  EXPECT_EQ(verify(d, {.rule = "gdn", .scale = scale, .state_layout = "kv"}, 1).verdict, Verdict::passed);
+  EXPECT_THAT(complaint(d, {.rule = "gdn", .scale = "1/8"}), HasSubstr("expected a number"));
+  EXPECT_THAT(complaint(d, {.rule = "gdn2000", .scale = "1"}), HasSubstr("unknown rule"));
+}
+
+TEST(Packed, SequencesAreApartAndSlackRowsAreNotJudged) {
+  Call c = call("gated_delta", "gate_weak", 1,
+                {.B = 1, .T = 100, .H = 1, .HV = 2, .d_k = 16, .d_v = 12, .offsets = {0, 5, 5, 69, 90}});
+  Dump d = c.dump(scheduled({}));
+  for (const char* tensor : {"q", "k", "v", "o"})
+    edit(d, tensor,
+         [](auto& x) { std::fill(x.begin() + static_cast<std::ptrdiff_t>(x.size()) / 100 * 90, x.end(), NAN); });
+  EXPECT_EQ(judged(d).verdict, Verdict::passed) << judged(d).reason;
+  edit(d, "cu_seqlens", [](auto& x) { x = {0, 5, 6, 69, 90}; });  // a token changes sides
+  EXPECT_EQ(judged(d).verdict, Verdict::failed);
+}
+
+TEST(Gates, LogarithmAndDecayAreTheSameAndResetsAreLegal) {
+  Call c = call("gated_delta", "alpha_zero");
+  Dump d = c.dump(scheduled({}));
+  EXPECT_EQ(judged(d).verdict, Verdict::passed);
+  std::vector<double> g = c.p.alpha.data;
+  for (double& x : g) x = std::log(x);  // -inf at a reset
+  d.tensors.erase("alpha");
+  d.add("g", Dtype::fp32, {1, 70, 2}, g);
+  EXPECT_EQ(judged(d).verdict, Verdict::passed);
+}
+
+TEST(Normalisation, IsDoneWhereTheDumpAsksForIt) {
+  Call c = call();
+  const double eps = 1e-6;
+  Dump d = c.dump(exactly);  // q and k of unit length; then scaled, which the norm takes back
+  for (const char* tensor : {"q", "k"})
+    edit(d, tensor, [](auto& x) {
+      for (double& y : x) y *= 4;
+    });
+  EXPECT_EQ(judged(d).verdict, Verdict::failed);
+  d.metadata["qk_l2norm"] = std::to_string(eps);
+  EXPECT_EQ(judged(d).verdict, Verdict::passed) << judged(d).reason;
+}
+
+// ---------------------------------------------------------------- bad input
+
+TEST(BadInput, IsNamedInOneLine) {
+  const Dump good = call().dump(scheduled({}));
+  const auto after = [&](const std::function<void(Dump&)>& change) {
+    Dump d = good;
+    change(d);
+    return complaint(d);
+  };
+  const auto reshaped = [&](const char* tensor, std::vector<std::int64_t> shape) {
+    return after([&](Dump& d) { d.tensors[tensor].shape = shape; });
+  };
+  const auto with = [&](const char* tensor, std::size_t i, double x) {
+    return after([&](Dump& d) { edit(d, tensor, [&](auto& v) { v[i] = x; }); });
+  };
+  for (const char* tensor : {"q", "k", "v", "o"})
+    EXPECT_THAT(after([&](Dump& d) { d.tensors.erase(tensor); }),
+                testing::AllOf(HasSubstr(tensor), HasSubstr("is missing")));
+  EXPECT_THAT(reshaped("k", {1, 70, 2, 8}), HasSubstr("expected [B,T,H,d_k] = [1,70,1,16]"));
+  EXPECT_THAT(reshaped("q", {70, 16}), HasSubstr("four axes"));
+  EXPECT_THAT(reshaped("beta", {1, 2, 70}), HasSubstr("[B,T,HV] = [1,70,2]"));
+  EXPECT_THAT(reshaped("final_state", {1, 2, 12, 16}), HasSubstr("[N,HV,d_k,d_v]"));
+  EXPECT_THAT(after([](Dump& d) {
+                for (const char* t : {"q", "k"}) d.tensors[t].shape = {1, 70, 4, 4};
+                for (const char* t : {"v", "o"}) d.tensors[t].shape = {1, 70, 6, 4};
+              }),
+              HasSubstr("multiple of H"));
+  EXPECT_THAT(with("k", 3 * 16 + 5, NAN), testing::AllOf(HasSubstr("'k'"), HasSubstr("t 3"), HasSubstr("channel 5")));
+  EXPECT_THAT(with("beta", 9, INFINITY), testing::AllOf(HasSubstr("'beta'"), HasSubstr("t 4"), HasSubstr("head 1")));
+  EXPECT_THAT(with("initial_state", 4, NAN), HasSubstr("initial_state"));
+  EXPECT_THAT(with("alpha", 0, -0.1), HasSubstr("name the tensor 'g'"));
+  EXPECT_THAT(after([](Dump& d) {
+                d.add("g", Dtype::fp32, {1, 70, 2}, std::vector<double>(140, -0.1));
+              }),
+              HasSubstr("both"));
+  EXPECT_THAT(after([](Dump& d) {
+                d.tensors.erase("alpha");
+                d.add("g", Dtype::fp32, {1, 70, 2}, std::vector<double>(140, 0.9));
+              }),
+              HasSubstr("name the tensor 'alpha'"));
+  EXPECT_THAT(after([](Dump& d) {
+                d.add("lambda", Dtype::fp32, {1, 70, 2}, std::vector<double>(140, 0.5));
+              }),
+              HasSubstr("takes no lambda"));
+  const auto offsets = [&](std::vector<double> at) {
+    return after([&](Dump& d) { d.add("cu_seqlens", Dtype::i32, {static_cast<std::int64_t>(at.size())}, at); });
+  };
+  EXPECT_THAT(offsets({0, 12, 8, 70}), HasSubstr("do not decrease"));
+  EXPECT_THAT(offsets({0, 71}), HasSubstr("at most T = 70"));
+  EXPECT_THAT(offsets({1, 70}), HasSubstr("first offset"));
+  EXPECT_THAT(offsets({0, 30, 70}), HasSubstr("initial_state"));
+  EXPECT_THAT(after([](Dump& d) { d.metadata["state_layout"] = "vd"; }), HasSubstr("kv"));
+  EXPECT_THAT(after([](Dump& d) { d.metadata["scale"] = "nan"; }), HasSubstr("scale"));
+  EXPECT_THAT(after([](Dump& d) {
+                d.add("o", Dtype::i32, {1, 70, 2, 12}, std::vector<double>(1680));
+              }),
+              HasSubstr("integers"));
+}
+
+TEST(Report, JsonHasTheFieldsOfTheContract) {
+  const FileVerdict good = of_file("case_04");
+  const FileVerdict none = verify_file("/nonexistent.npz", {}, 2);
+  const nlohmann::json files = nlohmann::json::parse(report_json({good, none}))["files"];
+  ASSERT_EQ(files.size(), 2u);
+  for (const char* key : {"file", "rule", "verdict", "reason", "ratio", "rel_error", "expected_error", "grade",
+                          "first_bad", "judge", "diagnosis"})
+    EXPECT_TRUE(files[0].contains(key)) << key;
+  for (const char* key : {"tensor", "b", "t", "head", "channel", "want", "got"})
+    EXPECT_TRUE(files[0]["first_bad"].contains(key)) << key;
+  EXPECT_EQ(files[0]["verdict"], "failed");
+  EXPECT_EQ(files[1]["verdict"], "unreadable");
+}
+
+}  // namespace
+}  // namespace delta
