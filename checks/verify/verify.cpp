@@ -48,19 +48,26 @@ void raise(Errors& to, const Errors& e) { to.o = std::max(to.o, e.o), to.state =
 // ---------------------------------------------------------------- what correct code makes
 
 /// Draws of what correct code makes with operands of a format. Kernels differ in chunk length, in how they solve, in
-/// how their roundings fall; an error within twice the largest of these is nobody's mistake.
+/// the type that they keep the inverse in and in how their roundings fall; an error within twice the largest of these
+/// is nobody's mistake. Odd chunk lengths move the end of the sequence within its chunk, where the final state is made.
 std::vector<Schedule> schedules(const Format& operand, std::size_t draws) {
+  struct Kind {
+    Index C;
+    bool one_solve;
+    Format inverse;
+  };
   const bool narrow = operand.p < kFp32.p;
-  Schedule base{.operand = operand, .inverse = operand, .state = narrow ? kFp32 : operand};
+  const Format &f = operand, &inverse = narrow ? kFp16 : operand;
+  const Kind kinds[] = {{64, false, f}, {0, false, f},        {64, true, inverse}, {16, false, f}, {48, true, f},
+                        {128, true, f}, {32, false, inverse}, {64, true, f},       {96, false, f}, {24, true, f}};
+  Schedule how{.operand = f, .state = narrow ? kFp32 : f};
   std::vector<Schedule> all;
-  if (!narrow) base.C = 0, all.push_back(base);  // the recurrence
-  constexpr std::pair<Index, bool> kinds[] = {{64, false},  {64, true}, {16, false},
-                                              {128, false}, {32, true}, {128, true}};
-  for (std::size_t i = 0; all.size() < draws; ++i) {
-    std::tie(base.C, base.one_solve) = kinds[i % std::size(kinds)];
-    all.push_back(base);
+  for (std::size_t i = 0; i < draws; ++i) {
+    const Kind& kind = kinds[i % std::size(kinds)];
+    how.C = kind.C, how.one_solve = kind.one_solve, how.inverse = kind.inverse;
+    all.push_back(how);
     // The golden section spreads any number of stretches over [1, 2).
-    base.stretch = 1 + std::fmod(0.6180339887 * static_cast<double>(i + 1), 1.0);
+    how.stretch = 1 + std::fmod(0.6180339887 * static_cast<double>(i + 1), 1.0);
   }
   return all;
 }
@@ -358,7 +365,7 @@ FileVerdict verify(const Dump& dump, const DumpOptions& options, int threads) {
   double work = 0;
   for (Index n = 0; n < z.sequences(); ++n)
     work += static_cast<double>(z.length(n)) * static_cast<double>(z.HV * z.d_k * z.d_v);
-  plan.draws = schedules(s.operands(), work > 1e8 ? 3 : work > 1e6 ? 8 : 24);
+  plan.draws = schedules(s.operands(), work > 1e8 ? 3 : work > 1e6 ? 10 : work > 1e5 ? 20 : 40);
   plan.certify_all = plan.wide || work < 2e7;
   const Index certified = plan.certify_all ? s.lanes() : std::min<Index>(s.lanes(), threads);
 
@@ -367,9 +374,10 @@ FileVerdict verify(const Dump& dump, const DumpOptions& options, int threads) {
     lanes[static_cast<std::size_t>(lane)] = judge_lane(plan, lane / z.HV, lane % z.HV, lane < certified);
   });
 
-  v.model = std::to_string(plan.draws.size()) + " draws of " + std::string(s.operands().name) +
-            (s.operands().p >= kFp32.p ? " forms (recurrent, chunks of 16 to 128)"
-                                       : " chunk kernels (16 to 128 tokens, one solve or two, fp32 sums and state)");
+  v.model =
+      std::to_string(plan.draws.size()) + " draws of " + std::string(s.operands().name) +
+      (s.operands().p >= kFp32.p ? " forms (recurrent, chunks of 16 to 128)"
+                                 : " kernels (recurrent, chunks of 16 to 128, one solve or two, fp32 sums and state)");
   v.judge.how = plan.wide ? "recurrence in double-double" : "recurrence in double";
   v.judge.against = plan.wide          ? "its rounding to double"
                     : plan.certify_all ? "the recurrence in double-double, every lane"

@@ -38,7 +38,7 @@ struct Diagnosis {
 };
 
 /// How the reference was computed, and its own error: its distance from a second computation.
-struct Judge {
+struct JudgeInfo {
   std::string how, against;
   double error_o = 0, error_state = 0;
 };
@@ -51,7 +51,7 @@ struct FileVerdict {
   Judged o, final_state;
   double ill_posed = 0;  ///< the error of correct code in the lanes where it has no digit left
   std::string model;     ///< where the expected error comes from
-  Judge judge;
+  JudgeInfo judge;
   std::optional<std::string> grade;  ///< the class of implementation that the error looks like
   std::optional<BadPlace> first_bad, worst;
   std::vector<Diagnosis> diagnosis;

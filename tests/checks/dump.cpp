@@ -163,6 +163,14 @@ TEST(Readers, SayWhatIsWrongWithEveryDamagedFile) {
       for (auto* read : {read_safetensors, read_npz}) complaint([&] { read(f, "damaged"); });
 }
 
+TEST(Readers, ReadTheSeedsOfTheFuzzer) {
+  for (const char* seed : {"/small.safetensors", "/stored.npz", "/deflated.npz"}) {
+    const Dump d = read_dump(std::string(DELTAREF_SEEDS) + seed);
+    EXPECT_EQ(d.find("q")->shape, (std::vector<std::int64_t>{1, 2, 1, 2})) << seed;
+    EXPECT_EQ(d.metadata.at("rule"), "delta") << seed;
+  }
+}
+
 TEST(Readers, NameTheFileThatIsNotThere) {
   EXPECT_THAT(complaint([] { read_dump("/nonexistent/x.npz"); }),
               AllOf(HasSubstr("/nonexistent/x.npz"), HasSubstr("open")));
