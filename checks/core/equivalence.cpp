@@ -18,15 +18,23 @@ bool chosen(const std::vector<std::string>& list, std::string_view name) {
   return list.empty() || std::ranges::find(list, name) != list.end();
 }
 
-/// Formats with a double's range. Only the roundings differ between them, so each is a draw of the rounding errors
-/// that correct code makes; errors are proportional to 2^-p as long as they are small.
-/// Inputs have 8 significant bits, so that in wide formats the first products are exact: narrow formats are drawn
-/// next to their own p, and none is drawn at the p of a scalar that is judged.
-constexpr Format draw_format(int p) { return {"draw", p, -1022, 1023}; }
-constexpr Format kWideDraws[] = {draw_format(19), draw_format(20), draw_format(21),
-                                 draw_format(22), draw_format(23), draw_format(25)};
-constexpr Format kNarrowDraws[] = {draw_format(9),  draw_format(10), draw_format(12),
-                                   draw_format(13), draw_format(14), draw_format(15)};
+/// p bits with a double's range: only the roundings differ between such formats.
+constexpr Format unbounded(int p) { return {"draw", p, kFp64.emin, kFp64.emax}; }
+
+// Inputs have 8 significant bits, so that in wide formats the first products are exact: narrow formats are drawn near
+// their own p. None is drawn at the p of a scalar that is judged, and one is drawn a bit below each of 8, 11 and 24:
+// where a sum stands still because what is added is less than half a unit of it, it stands still there too.
+constexpr int kNarrow = 15;
+constexpr Format kNarrowDraws[] = {unbounded(7),  unbounded(9),  unbounded(10),
+                                   unbounded(12), unbounded(13), unbounded(14)};
+constexpr Format kWideDraws[] = {unbounded(19), unbounded(20), unbounded(21),
+                                 unbounded(22), unbounded(23), unbounded(25)};
+constexpr double kIllPosed = 0.1;  // errors that large no longer grow in proportion to u
+
+std::span<const Format> draws_for(int p) {
+  if (p > kNarrow) return kWideDraws;
+  return kNarrowDraws;
+}
 
 /// Where two exact results first differ; empty if they are equal.
 template <Ring T> std::string difference(const Result<T>& want, const Result<T>& got) {
@@ -74,13 +82,17 @@ class Case {
             .kind = std::string(kind),
             .seed = seed_};
   }
-  bool can(std::string_view form) const { return applies(rule_, form, p_); }
+  /// Asked of a problem that has a token.
+  bool can(std::string_view form) const {
+    return applies(rule_, form, draw(rule_.info, family_, Shape{.d_k = 2, .d_v = 2, .n_h = 2, .offsets = {}}, seed_));
+  }
 
   /// Equality with the printed formula, on the family's numbers and at a random point of the ring.
   template <Ring T> Row exact(std::string_view form) const {
     Row row = blank(form, Scalar<T>::name, "exact");
     row.where = differ(form, over<T>(p_));
-    if (row.where.empty()) row.where = differ(form, generic<T>(p_, seed_));
+    const bool fractions_grow = std::is_same_v<T, Rational> && size_.shape.T > 16;
+    if (row.where.empty() && !fractions_grow) row.where = differ(form, generic<T>(p_, seed_));
     row.verdict = row.where.empty() ? Verdict::passed : Verdict::failed;
     if (row.verdict == Verdict::failed) row.ratio = INFINITY, row.reason = "not equal to the printed formula";
     return row;
@@ -88,21 +100,20 @@ class Case {
 
   /// Scalars wider than the formats: their range holds everything.
   template <Real T, Real J> Row ratio(std::string_view form, std::string_view scalar, double unit) {
-    return judged<T, J>(form, scalar, unit, kWideDraws);
+    return judged<T, J>(form, scalar, unit, kFp64.p);
   }
 
   /// A format of p bits. Its range may be too small for the inputs or for what is computed from them: then the same p
   /// with a double's range passes where it fails, and the case says nothing about the form.
   Row rounded(std::string_view form, const Format& f) {
     if (!holds(f)) return skipped(form, f.name, "the inputs are outside its range");
-    const std::span<const Format> draws = f.p < 16 ? std::span<const Format>(kNarrowDraws) : kWideDraws;
     auto in = [&](const Format& g) {
       const Working::Scope scope(g);
-      return judged<AnyFormat, DoubleDouble>(form, f.name, f.unit(), draws);
+      return judged<AnyFormat, DoubleDouble>(form, f.name, f.unit(), f.p);
     };
     const Row row = in(f);
     if (row.verdict == Verdict::passed || row.verdict == Verdict::untrusted) return row;
-    const Row wide = in(draw_format(f.p));
+    const Row wide = in(unbounded(f.p));
     if (wide.verdict < row.verdict) return skipped(form, f.name, "an intermediate is outside its range");
     return row;
   }
@@ -125,35 +136,27 @@ class Case {
   }
 
   /// The error of the result over the error that this form makes in that precision.
-  template <Real T, Real J>
-  Row judged(std::string_view form, std::string_view scalar, double unit, std::span<const Format> draws) {
+  template <Real T, Real J> Row judged(std::string_view form, std::string_view scalar, double unit, int p) {
     Row row = blank(form, scalar, "ratio");
-    const Expected e = expected(form, draws);  // in units of u
-    if (std::max(e.o, e.state) * std::max(unit, draws.front().unit()) > 0.1) {
+    const Expected e = expected(form, p);  // in units of u
+    if (!(std::max(e.o, e.state) * unit < kIllPosed)) {
       row.verdict = Verdict::untrusted, row.ratio = NAN, row.reason = "ill-posed in this precision";
       return row;
     }
     const bool equality = family_.judge == Judge::equality;
-    const Expected allowed = equality ? Expected{0, 0} : Expected{(e.o + kFloor) * unit, (e.state + kFloor) * unit};
+    const Expected allowed = equality ? Expected{0, 0} : Expected{e.o * unit, e.state * unit};
     const Comparison c = compare(wanted<J>(), compute<T>(rule_, form, size_.C, over<T>(p_)), allowed);
     row.ratio = c.ratio, row.verdict = c.verdict, row.reason = c.reason;
     if (c.verdict == Verdict::failed) row.where = place(c.distance, size_.C);
     return row;
   }
 
-  /// The largest error of the form over the draws, in units of the unit roundoff.
-  Expected expected(std::string_view form, std::span<const Format> draws) {
-    const auto key = std::pair(std::string(form), draws.data());
-    if (const auto known = expected_.find(key); known != expected_.end()) return known->second;
-    Expected worst;
-    for (const Format& f : draws) {
-      const Working::Scope scope(f);
-      const Distance d =
-          distance(wanted<DoubleDouble>(), compute<AnyFormat>(rule_, form, size_.C, over<AnyFormat>(p_)));
-      worst.o = std::max(worst.o, d.o / f.unit());
-      worst.state = std::max(worst.state, d.state / f.unit());
-    }
-    return expected_[key] = worst;
+  /// Each precision's draws are made once for a form.
+  Expected expected(std::string_view form, int p) {
+    const bool wide = p > kNarrow;
+    const auto [known, is_new] = expected_.try_emplace({std::string(form), wide});
+    if (is_new) known->second = expected_error(rule_, form, size_.C, p_, wanted<DoubleDouble>(), p);
+    return known->second;
   }
 
   bool holds(const Format& f) const {
@@ -166,15 +169,13 @@ class Case {
     return all;
   }
 
-  static constexpr double kFloor = 1;
-
   const Rule& rule_;
   const Family& family_;
   Size size_;
   std::uint64_t seed_;
   Problem<double> p_;
   std::tuple<Result<Rational>, Result<DoubleDouble>> wanted_;
-  std::map<std::pair<std::string, const Format*>, Expected> expected_;
+  std::map<std::pair<std::string, bool>, Expected> expected_;
 };
 
 /// Calls work(i) for i < n on all cores and done(i, result) in the order of i.
@@ -224,8 +225,9 @@ struct Job {
   const Family* family;
   Size size;
   bool laws = false;
-  bool large = false;      ///< too large for rationals and wide floating point
-  bool only_gf61 = false;  ///< of the size that kernels use
+  /// Which scalars: all of them, those that a row of the sweep adds something in, those that are fast enough for a
+  /// large size, or the prime field for the size that kernels use.
+  enum { all, sweep, large, gf61 } scalars = all;
 };
 
 std::vector<Row> run_case(const Selection& what, const Job& job) {
@@ -234,17 +236,18 @@ std::vector<Row> run_case(const Selection& what, const Job& job) {
   for (const std::string& form : form_names()) {
     if (!chosen(what.forms, form)) continue;
     const bool can = c.can(form);
-    auto row = [&](std::string_view scalar, bool small_only, auto compute) {
-      if (!chosen(what.scalars, scalar) || (job.large && small_only) || (job.only_gf61 && scalar != "gf61")) return;
+    auto row = [&](std::string_view scalar, int up_to, auto compute) {
+      if (!chosen(what.scalars, scalar) || job.scalars > up_to) return;
       rows.push_back(can ? compute() : c.skipped(form, scalar, "the form does not apply to this rule"));
     };
-    row("rational", true, [&] { return c.exact<Rational>(form); });
-    row("gf61", false, [&] { return c.exact<GF61>(form); });
-    row("dual", true, [&] { return c.exact<Dual<GF61>>(form); });
-    row("mp50", true, [&] { return c.ratio<Mp50, Rational>(form, "mp50", Scalar<Mp50>::unit); });
-    row("dd", true, [&] { return c.ratio<DoubleDouble, Rational>(form, "dd", Scalar<DoubleDouble>::unit); });
-    row("double", false, [&] { return c.ratio<double, DoubleDouble>(form, "double", Scalar<double>::unit); });
-    for (const Format* f : {&kFp32, &kTf32, &kFp16, &kBf16}) row(f->name, false, [&] { return c.rounded(form, *f); });
+    row("rational", Job::sweep, [&] { return c.exact<Rational>(form); });
+    row("gf61", Job::gf61, [&] { return c.exact<GF61>(form); });
+    row("dual", Job::all, [&] { return c.exact<Dual<GF61>>(form); });
+    row("mp50", Job::all, [&] { return c.ratio<Mp50, Rational>(form, "mp50", Scalar<Mp50>::unit); });
+    row("dd", Job::all, [&] { return c.ratio<DoubleDouble, Rational>(form, "dd", Scalar<DoubleDouble>::unit); });
+    row("double", Job::large, [&] { return c.ratio<double, DoubleDouble>(form, "double", Scalar<double>::unit); });
+    for (const Format* f : {&kFp32, &kTf32, &kFp16, &kBf16})
+      row(f->name, Job::large, [&] { return c.rounded(form, *f); });
   }
   return rows;
 }
@@ -292,8 +295,11 @@ std::vector<Job> jobs(const Selection& what) {
         out.push_back({rule, &family, at(base)});
         for (std::size_t i = 0; i < sweep().size() && !what.quick; ++i)
           if (what.full || i == turn % sweep().size())
-            out.push_back({rule, &family, at(Size::parse(sweep()[i].size)), false, sweep()[i].large});
-        if (first && !what.quick) out.push_back({rule, &family, Size::parse(kRealSize), false, true, true});
+            out.push_back({rule, &family, at(Size::parse(sweep()[i].size)), false,
+                           sweep()[i].large ? Job::large
+                           : what.full      ? Job::all
+                                            : Job::sweep});
+        if (first && !what.quick) out.push_back({rule, &family, Size::parse(kRealSize), false, Job::gf61});
         turn += 1;
       }
       const bool usual = first || family.name == "alpha_zero" || family.name == "repeated_keys";
@@ -305,6 +311,20 @@ std::vector<Job> jobs(const Selection& what) {
 }
 
 }  // namespace
+
+Expected expected_error(const Rule& rule, std::string_view form, Index C, const Problem<double>& p,
+                        const Result<DoubleDouble>& exact, int bits) {
+  Expected largest{NAN, NAN};  // until there is a draw
+  for (const Format& f : draws_for(bits)) {
+    const Working::Scope scope(f);
+    const Distance d = distance(exact, compute<AnyFormat>(rule, form, C, over<AnyFormat>(p)));
+    if (!(std::max(d.o, d.state) < kIllPosed)) continue;
+    largest.o = std::fmax(largest.o, d.o / f.unit());
+    largest.state = std::fmax(largest.state, d.state / f.unit());
+  }
+  constexpr double few_draws = 2, last_rounding = 1;
+  return {few_draws * largest.o + last_rounding, few_draws * largest.state + last_rounding};
+}
 
 bool applies(const Rule& rule, std::string_view form, const Problem<double>& p) {
   const Form<double>& f = *find_form<double>(form);

@@ -457,8 +457,7 @@ constexpr Law kLaws[] = {
     {"rotation", "S R^T, R k, R q: the same outputs, for decays that treat channels alike", algebraic<rotation>},
     {"repeat", "two runs are equal", bitwise<repeat>},
     {"contraction", "e_t = (1 - beta k.x) e~_t  (F89, F95)", algebraic<contraction>},
-    {"tracking", "|e_t| <= rho^t |e_0| + rho (1 - rho^t)/(1 - rho) r  (F92); the ratio is the share used",
-     tracking_checks, true},
+    {"tracking", "|e_t| <= rho^t |e_0| + rho (1 - rho^t)/(1 - rho) r  (F92), share used", tracking_checks, true},
     {"residual", "R2, the residual of (I + L) Z = B over its rounding bound", residual_checks, true},
 };
 

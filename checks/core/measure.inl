@@ -29,7 +29,7 @@ template <Ring T> T random_element(Random& r) {
   else if constexpr (std::is_same_v<T, Dual<GF61>>)
     return {random_element<GF61>(r), random_element<GF61>(r)};
   else if constexpr (std::is_same_v<T, Rational>)
-    return Rational(static_cast<int>(r.below(19)) - 9) / Rational(1 + static_cast<int>(r.below(9)));
+    return Rational(static_cast<int>(r.below(19)) - 9) / Rational(1 + static_cast<int>(r.below(3)));
   else
     return convert<T>(r.normal());
 }

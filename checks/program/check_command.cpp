@@ -172,8 +172,10 @@ void list(bool json) {
   auto section = [&](const char* title, const auto& rows) {
     if (!json) std::cout << title << '\n';
     Json entries = Json::array();
+    std::size_t width = 0;
+    for (const auto& row : rows) width = std::max(width, row.first.size());
     for (const auto& [id, text] : rows) {
-      if (!json) std::cout << "  " << pad(std::string(id), 20, true) << text << '\n';
+      if (!json) std::cout << "  " << pad(std::string(id), width + 2, true) << text << '\n';
       entries.push_back({{"name", id}, {"what", text}});
     }
     all[title] = std::move(entries);
@@ -255,8 +257,8 @@ int check_command(const CheckOptions& options) {
     std::cout << "\n=  equal to the printed formula, exactly, on every input";
     if (chance > 0) {
       char s[120];
-      std::snprintf(s, sizeof s, "; over gf61 a wrong formula passes one case by chance below %.0e (degree / 2^61)",
-                    chance);
+      std::snprintf(s, sizeof s,
+                    ";\n   over gf61 a wrong formula passes one case by chance below %.0e (its degree / 2^61)", chance);
       std::cout << s;
     }
     std::cout << "\n   a number: the worst error over what correct code makes in that precision, marginal from "
