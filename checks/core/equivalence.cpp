@@ -328,9 +328,12 @@ Expected expected_error(const Rule& rule, std::string_view form, Index C, const 
 
 bool applies(const Rule& rule, std::string_view form, const Problem<double>& p) {
   const Form<double>& f = *find_form<double>(form);
-  if (!f.applies || p.shape.sequences() == 0) return true;
-  return f.applies(
-      stream<double>(rule.info, rule.over<double>(), p, 0, 0, rule.info.strength == Strength::per_value ? 0 : -1));
+  if (!f.applies) return true;
+  for (Index n = 0; n < p.shape.sequences(); ++n)
+    if (p.shape.length(n) > 0)  // an empty sequence shows no micro-step
+      return f.applies(
+          stream<double>(rule.info, rule.over<double>(), p, n, 0, rule.info.strength == Strength::per_value ? 0 : -1));
+  return true;
 }
 
 const std::vector<std::string>& scalar_names() {

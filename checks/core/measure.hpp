@@ -21,6 +21,10 @@ template <Ring T> Result<T> compute(const Rule& rule, std::string_view form, Ind
 /// The problem by the formula as its source prints it, in scalar T.
 template <Ring T> Result<T> compute_paper(const Rule& rule, const Problem<T>& p);
 
+/// The gradient of sum <dO, O> + <dS, S> with respect to every tensor of the problem, in scalar T.
+/// \param d  dO and dS of each lane   \pre rule.has_gradient()
+template <Ring T> Problem<T> compute_gradient(const Rule& rule, const Problem<T>& p, const Result<T>& d);
+
 /// The same problem in scalar T, element by element.
 template <Ring T> Problem<T> over(const Problem<double>& p);
 

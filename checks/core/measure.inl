@@ -2,6 +2,7 @@
 #pragma once
 #include "checks/core/measure.hpp"
 #include "checks/core/random.hpp"
+#include "reference/gradient/gradient.hpp"
 #include "reference/scalars/convert.hpp"
 
 namespace delta {
@@ -13,6 +14,10 @@ template <Ring T> Result<T> compute(const Rule& rule, std::string_view form, Ind
 
 template <Ring T> Result<T> compute_paper(const Rule& rule, const Problem<T>& p) {
   return run_paper<T>(rule.info, rule.over<T>(), p);
+}
+
+template <Ring T> Problem<T> compute_gradient(const Rule& rule, const Problem<T>& p, const Result<T>& d) {
+  return gradient<T>(rule.info, rule.over<T>(), p, d);
 }
 
 template <Ring T> Problem<T> over(const Problem<double>& p) {

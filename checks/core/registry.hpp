@@ -22,6 +22,7 @@ struct Rule {
       ops;
 
   template <Ring T> const RuleOps<T>& over() const { return std::get<RuleOps<T>>(ops); }
+  bool has_gradient() const { return over<double>().pullback != nullptr; }
 };
 
 template <class R> constexpr Rule compiled() {

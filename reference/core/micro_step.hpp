@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <functional>
+#include <type_traits>
 #include <vector>
 
 #include "linalg.hpp"
@@ -75,5 +77,12 @@ template <Ring T> struct Output {
   Mat<T> O;  ///< [T x d_v] row t is o_t
   Mat<T> S;  ///< [d_v x d_k] the state after the last token
 };
+
+/// Whoever wants to see the intermediates of a form: called with each as it is computed, in order. What it is shown
+/// owns its matrices, so that keeping them is one line: \code
+///   std::vector<Chunk<T>> chunks;
+///   chunkwise(stream, C, [&](const Chunk<T>& c) { chunks.push_back(c); });
+/// \endcode
+template <class X> using Watch = std::function<void(const std::type_identity_t<X>&)>;
 
 }  // namespace delta

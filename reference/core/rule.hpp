@@ -44,4 +44,17 @@ template <class R, Ring T> Vec<T> read_of(const Token<T>& t) {
     return t.q;
 }
 
+/// The adjoint of `steps` and `read`: from the gradient with respect to the micro-steps and to the read vector [d_k],
+/// the gradient with respect to the token. An adjoint has the shape of what it is the adjoint of, and so its type;
+/// fields that the rule does not take are ignored.
+template <Ring T> using Pullback = Token<T> (*)(const Token<T>& t, const Steps<T>& d_steps, const Vec<T>& d_read);
+
+/// A rule's pullback, or nullptr for a rule that has none and therefore no gradients.
+template <class R, Ring T> constexpr Pullback<T> pullback_of() {
+  if constexpr (requires { Pullback<T>(&R::template pullback<T>); })
+    return &R::template pullback<T>;
+  else
+    return nullptr;
+}
+
 }  // namespace delta

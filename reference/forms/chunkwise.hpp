@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <algorithm>
-#include <functional>
 
 #include "../core/micro_step.hpp"
 
@@ -32,8 +31,7 @@ template <Ring T> bool chunkwise_applies(const Stream<T>& stream) {
 /// H is built from running products, so alpha = 0 inside a chunk is no special case.
 /// \param C  tokens per chunk, at least 1; the last chunk may be shorter   \param watch  is shown each chunk
 /// \formula{F37} \formula{F53} \formula{F55} \formula{F83} \formula{F84}  \needs{+ - *}
-template <Ring T>
-Output<T> chunkwise(const Stream<T>& stream, Index C, const std::function<void(const Chunk<T>&)>& watch = nullptr) {
+template <Ring T> Output<T> chunkwise(const Stream<T>& stream, Index C, const Watch<Chunk<T>>& watch = nullptr) {
   const Index d_k = stream.d_k(), d_v = stream.d_v(), m = stream.m;
   Output<T> out{Mat<T>(stream.tokens(), d_v), stream.S0};
   for (Index begin = 0; begin < stream.tokens(); begin += C) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <functional>
+#include <algorithm>
 
 #include "../core/micro_step.hpp"
 
@@ -25,8 +25,7 @@ template <Ring T> struct OneSolve {
 /// \param C  tokens per chunk, at least 1; the last chunk may be shorter
 /// \param watch  is shown each chunk's intermediates
 /// \formula{C-one-solve}  \needs{+ - *}
-template <Ring T>
-Output<T> one_solve(const Stream<T>& stream, Index C, const std::function<void(const OneSolve<T>&)>& watch = nullptr) {
+template <Ring T> Output<T> one_solve(const Stream<T>& stream, Index C, const Watch<OneSolve<T>>& watch = nullptr) {
   const Index d_k = stream.d_k(), d_v = stream.d_v(), m = stream.m;
   Output<T> out{Mat<T>(stream.tokens(), d_v), stream.S0};
   for (Index begin = 0; begin < stream.tokens(); begin += C) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <functional>
-
 #include "../core/micro_step.hpp"
 
 namespace delta {
@@ -19,18 +17,17 @@ template <Ring T> Vec<T> apply(Mat<T>& S, const MicroStep<T>& s) {
   return e;
 }
 
-/// What the recurrent form shows of one micro-step to whoever asks: e~ before the write, e after it, and the state.
+/// What the recurrent form shows of one micro-step: e~ before the write, e after it, and the state it leaves.
 template <Ring T> struct MicroStepTrace {
-  Index step;             ///< index of the micro-step
-  const Vec<T>& e_prior;  ///< [d_v] e~ = v - S' x
-  Vec<T> e_posterior;     ///< [d_v] e = v - S_t x, the same probe on the corrected state
-  const Mat<T>& S;        ///< [d_v x d_k] the state after the micro-step
+  Index step;          ///< index of the micro-step; it belongs to token step / m
+  Vec<T> e_prior;      ///< [d_v] e~ = v - S' x
+  Vec<T> e_posterior;  ///< [d_v] e = v - S x, the same probe on the corrected state
+  Mat<T> S;            ///< [d_v x d_k] the state after the micro-step
 };
 
 /// The recurrence, token by token: the definition that every other form is held equal to.
 /// \formula{F20} \formula{F48} \formula{F72}  \needs{+ - *}
-template <Ring T>
-Output<T> recurrent(const Stream<T>& stream, const std::function<void(const MicroStepTrace<T>&)>& watch = nullptr) {
+template <Ring T> Output<T> recurrent(const Stream<T>& stream, const Watch<MicroStepTrace<T>>& watch = nullptr) {
   Output<T> out{Mat<T>(stream.tokens(), stream.d_v()), stream.S0};
   for (Index t = 0; t < stream.tokens(); ++t) {
     for (Index i = stream.m * t; i < stream.m * (t + 1); ++i) {

@@ -6,7 +6,9 @@
 #include "../core/problem.hpp"
 #include "chunkwise.hpp"
 #include "one_solve.hpp"
+#include "parallel.hpp"
 #include "recurrent.hpp"
+#include "scan.hpp"
 
 namespace delta {
 
@@ -15,11 +17,14 @@ template <Ring T> struct RuleOps {
   Steps<T> (*steps)(const Token<T>&);
   Vec<T> (*read)(const Token<T>&);
   Vec<T> (*paper_step)(Mat<T>&, const Token<T>&);  ///< edits S_{t-1} into S_t and returns S_t's read-out, unscaled
+  Pullback<T> pullback;                            ///< nullptr: the rule has no gradients
 };
 
 template <class R, Ring T>
 requires RuleOver<R, T>
-constexpr RuleOps<T> ops() { return {&R::template steps<T>, &read_of<R, T>, &R::template paper_step<T>}; }
+constexpr RuleOps<T> ops() {
+  return {&R::template steps<T>, &read_of<R, T>, &R::template paper_step<T>, pullback_of<R, T>()};
+}
 
 /// A way to compute any rule. C is the chunk length, for those that have one.
 template <Ring T> struct Form {
@@ -34,10 +39,11 @@ inline constexpr std::array kForms{
     Form<T>{"recurrent", [](const Stream<T>& s, Index) { return recurrent<T>(s); }},
     Form<T>{"chunkwise", [](const Stream<T>& s, Index C) { return chunkwise<T>(s, C); }, true, &chunkwise_applies<T>},
     Form<T>{"one_solve", [](const Stream<T>& s, Index C) { return one_solve<T>(s, C); }, true},
+    Form<T>{"parallel", [](const Stream<T>& s, Index) { return parallel<T>(s); }},
+    Form<T>{"scan", [](const Stream<T>& s, Index) { return scan<T>(s); }},
 };
 
-/// The stream of value head j in sequence n. With a strength per value channel, row c of the state obeys a rule of its
-/// own with d_v = 1: pass that channel.
+/// The stream of value head j in sequence n, or of one row of its state where the strength is per value channel.
 template <Ring T>
 Stream<T> stream(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>& p, Index n, Index j, Index channel = -1) {
   Stream<T> s;
@@ -46,11 +52,7 @@ Stream<T> stream(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>& p,
   if (channel >= 0) s.S0 = Mat<T>(s.S0.row(channel));
   s.Q.resize(length, p.shape.d_k);
   for (Index t = 0; t < length; ++t) {
-    Token<T> x = p.token(rule, n, j, t);
-    if (channel >= 0) {
-      x.beta = x.beta_v[channel];
-      x.v = Vec<T>(x.v.segment(channel, 1));
-    }
+    const Token<T> x = p.token(rule, n, j, t, channel);
     Steps<T> steps = f.steps(x);
     s.m = static_cast<Index>(steps.size());
     std::ranges::move(steps, std::back_inserter(s.steps));

@@ -35,6 +35,15 @@ struct q_delta {
     return {{.d = t.alpha, .x = x, .y = t.k, .v = t.v, .beta = t.beta}};
   }
 
+  template <Ring T> static Token<T> pullback(const Token<T>& t, const Steps<T>& d, const Vec<T>& d_q) {
+    return {.q = d_q + t.lambda * d[0].x,
+            .k = d[0].x + d[0].y,
+            .v = d[0].v,
+            .beta = d[0].beta,
+            .alpha = d[0].d[0],
+            .lambda = t.q.dot(d[0].x)};
+  }
+
   /// As the paper's pseudo code has it: the residual subtracts what the key reads and lambda times what the query
   /// reads.
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+
+#include "../forms/run.hpp"
+#include "recurrent_adjoint.hpp"
+
+namespace delta {
+
+/// The adjoint of a form: from dO [T x d_v] and the gradient dS [d_v x d_k] with respect to the final state, that with
+/// respect to the stream.
+template <Ring T>
+using AdjointForm = std::function<StreamAdjoint<T>(const Stream<T>&, const Mat<T>& dO, const Mat<T>& dS)>;
+
+/// The gradient of sum <dO, O> + <dS, S> over all lanes with respect to every tensor of a problem: it has the problem's
+/// shapes, and so its type. Value heads that share a key head add up there. A tensor that was not given has none; S0
+/// always has one, [N * HV] of [d_v x d_k].
+/// \param d  dO and dS of each lane, in the order of `run`
+/// \pre f.pullback is not null
+template <Ring T>
+Problem<T> gradient(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>& p, const Result<T>& d,
+                    const AdjointForm<T>& adjoint_of) {
+  Problem<T> g = p.template map<T>([](const T&) { return T(0); });
+  g.S0.clear();
+  const bool per_value = rule.strength == Strength::per_value;
+  const Index rows = per_value ? 1 : p.shape.d_v;  // of a lane's state, in one stream
+  for (Index n = 0; n < p.shape.sequences(); ++n)
+    for (Index j = 0; j < p.shape.HV; ++j) {
+      const Output<T>& lane = d[g.S0.size()];
+      Mat<T> dS0(p.shape.d_v, p.shape.d_k);
+      for (Index r = 0; r < p.shape.d_v; r += rows) {
+        const Index channel = per_value ? r : -1;
+        const Stream<T> s = stream(rule, f, p, n, j, channel);
+        const StreamAdjoint<T> a = adjoint_of(s, lane.O.middleCols(r, rows), lane.S.middleRows(r, rows));
+        dS0.middleRows(r, rows) = a.S0;
+        for (Index t = 0; t < s.tokens(); ++t) {
+          const Steps<T> d_steps(a.steps.begin() + s.m * t, a.steps.begin() + s.m * (t + 1));
+          const Vec<T> d_read = p.scale * a.Q.row(t).transpose();  // [d_k]
+          const Token<T> x = f.pullback(p.token(rule, n, j, t, channel), d_steps, d_read);
+          // Row-major, as the tensors are; from column `first` on.
+          auto add = [&](Tensor<T>& to, Index head, Index first, const Mat<T>& part) {
+            using RowMajor = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+            if (to.empty()) return;
+            T* at = to.at(p.shape.batch(n), p.shape.begin(n) + t, head) + first;
+            Eigen::Map<RowMajor>(at, part.rows(), part.cols()) += part;
+          };
+          auto number = [](const T& a) { return Mat<T>(Mat<T>::Constant(1, 1, a)); };
+          add(g.q, p.shape.key_head(j), 0, x.q);
+          add(g.k, p.shape.key_head(j), 0, x.k);
+          add(g.v, j, r, x.v);
+          add(g.beta, j, r, number(x.beta));
+          add(g.alpha, j, 0, rule.forget == Forget::per_channel ? Mat<T>(x.alpha_k) : number(x.alpha));
+          add(g.lambda, j, 0, number(x.lambda));
+          for (std::size_t i = 0; i < g.inputs.size(); ++i) add(g.inputs[i], j, 0, x.values.at(i));
+        }
+      }
+      g.S0.push_back(std::move(dS0));
+    }
+  return g;
+}
+
+/// The same through the adjoint of the recurrence.
+template <Ring T>
+Problem<T> gradient(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>& p, const Result<T>& d) {
+  return gradient<T>(rule, f, p, d, [](const Stream<T>& s, const Mat<T>& dO, const Mat<T>& dS) {
+    return recurrent_adjoint<T>(s, dO, dS);
+  });
+}
+
+}  // namespace delta
