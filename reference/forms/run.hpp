@@ -43,6 +43,17 @@ inline constexpr std::array kForms{
     Form<T>{"scan", [](const Stream<T>& s, Index) { return scan<T>(s); }},
 };
 
+/// Token t as one stream sees it. With a strength per value channel, row c of the state obeys a rule of its own with
+/// d_v = 1: `channel` is that c.
+template <Ring T> Token<T> token(const RuleInfo& rule, const Problem<T>& p, Index n, Index j, Index t, Index channel) {
+  Token<T> x = p.token(rule, n, j, t);
+  if (channel >= 0) {
+    x.beta = x.beta_v[channel];
+    x.v = Vec<T>(x.v.segment(channel, 1));
+  }
+  return x;
+}
+
 /// The stream of value head j in sequence n, or of one row of its state where the strength is per value channel.
 template <Ring T>
 Stream<T> stream(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>& p, Index n, Index j, Index channel = -1) {
@@ -52,7 +63,7 @@ Stream<T> stream(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>& p,
   if (channel >= 0) s.S0 = Mat<T>(s.S0.row(channel));
   s.Q.resize(length, p.shape.d_k);
   for (Index t = 0; t < length; ++t) {
-    const Token<T> x = p.token(rule, n, j, t, channel);
+    const Token<T> x = token(rule, p, n, j, t, channel);
     Steps<T> steps = f.steps(x);
     s.m = static_cast<Index>(steps.size());
     std::ranges::move(steps, std::back_inserter(s.steps));

@@ -36,7 +36,7 @@ Problem<T> gradient(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>&
         for (Index t = 0; t < s.tokens(); ++t) {
           const Steps<T> d_steps(a.steps.begin() + s.m * t, a.steps.begin() + s.m * (t + 1));
           const Vec<T> d_read = p.scale * a.Q.row(t).transpose();  // [d_k]
-          const Token<T> x = f.pullback(p.token(rule, n, j, t, channel), d_steps, d_read);
+          const Token<T> x = f.pullback(token(rule, p, n, j, t, channel), d_steps, d_read);
           // Row-major, as the tensors are; from column `first` on.
           auto add = [&](Tensor<T>& to, Index head, Index first, const Mat<T>& part) {
             using RowMajor = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
