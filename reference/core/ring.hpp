@@ -7,12 +7,11 @@ namespace delta {
 /// What every rule and every form asks of its scalar: + - * and ==. No order, no division, no rounding.
 /// Whatever compiles for a Ring can be proved over a prime field or the rationals with `==`.
 template <class T>
-concept Ring = std::copyable<T> && std::constructible_from<T, int> && requires(const T a, const T b, T c) {
+concept Ring = std::regular<T> && std::constructible_from<T, int> && requires(const T a, const T b, T c) {
   { T(a + b) } -> std::same_as<T>;
   { T(a - b) } -> std::same_as<T>;
   { T(a * b) } -> std::same_as<T>;
   { T(-a) } -> std::same_as<T>;
-  { a == b } -> std::convertible_to<bool>;
   c += a;
   c -= a;
   c *= a;

@@ -7,7 +7,9 @@
 #else
 #include <boost/multiprecision/cpp_int.hpp>
 #endif
+#include <bit>
 #include <boost/multiprecision/eigen.hpp>
+#include <cstdint>
 
 #include "scalar.hpp"
 
@@ -24,7 +26,14 @@ template <> struct Scalar<Rational> {
   static constexpr std::string_view name = "rational";
   static constexpr bool exact = true;
   static Rational from(double x) { return Rational(x); }
-  static double to_double(const Rational& x) { return x.convert_to<double>(); }
+  /// The nearest double, ties to even. (GMP's own conversion truncates.)
+  static double to_double(const Rational& x) {
+    const double near = x.convert_to<double>();
+    const double next = std::nextafter(near, x > Rational(near) ? HUGE_VAL : -HUGE_VAL);
+    const Rational error = abs(Rational(x - Rational(near))), other = abs(Rational(x - Rational(next)));
+    const bool even = (std::bit_cast<std::uint64_t>(near) & 1) == 0;
+    return error < other || (error == other && even) ? near : next;
+  }
 };
 
 }  // namespace delta

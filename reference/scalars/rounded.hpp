@@ -105,6 +105,8 @@ using AnyFormat = Rounded<Working>;  ///< the scalar of the thread's current for
 
 template <class P> std::ostream& operator<<(std::ostream& out, Rounded<P> x) { return out << x.value(); }
 
+template <class P> inline constexpr bool fits_in_double<Rounded<P>> = true;
+
 template <class P> struct Scalar<Rounded<P>> {
   static constexpr std::string_view name = "rounded";
   static constexpr bool exact = false;

@@ -2,6 +2,7 @@
 #pragma once
 #include <cmath>
 #include <string_view>
+#include <type_traits>
 
 #include "../core/ring.hpp"
 
@@ -11,7 +12,11 @@ namespace delta {
 ///   name        as on the command line
 ///   exact       true: `==` decides; false: `unit` is the unit roundoff u and errors are judged by ratios
 ///   from(x)     the scalar nearest to the double x; in an exact scalar and in those wider than double, x itself
+///   to_double   the nearest double, where there is one
 template <class T> struct Scalar;
+
+/// Whether every value of the scalar is a double.
+template <class T> inline constexpr bool fits_in_double = std::is_floating_point_v<T>;
 
 template <> struct Scalar<double> {
   static constexpr std::string_view name = "double";
