@@ -20,14 +20,13 @@ struct Format {
 
   /// The nearest number of the format, ties to even; beyond the largest one, infinity.
   double round(double x) const {
-    if (!std::isfinite(x) || x == 0) return x;
+    const int drop = 53 - p;  // bits to lose
+    if (drop == 0 || !std::isfinite(x) || x == 0) return x;
     const int exponent = std::ilogb(x);
     if (exponent < emin) {                              // subnormal: the quantum is 2^(emin - p + 1)
       const double c = std::ldexp(1.5, emin - p + 53);  // its unit in the last place is that quantum
       return std::copysign((std::abs(x) + c) - c, x);
     }
-    const int drop = 53 - p;  // bits to lose
-    if (drop == 0) return x;
     std::uint64_t bits = std::bit_cast<std::uint64_t>(x);
     bits += (std::uint64_t{1} << (drop - 1)) - 1 + ((bits >> drop) & 1);
     bits &= ~((std::uint64_t{1} << drop) - 1);  // a carry runs into the exponent, as it should

@@ -26,8 +26,6 @@ class Archetype {
 
   template <class T> void operator/(const T&) const = delete;
   template <class T> void operator<(const T&) const = delete;
-  template <class T> void operator,(const T&) const = delete;
-  void operator&() const = delete;
 
  private:
   std::uint64_t r_ = 0;

@@ -321,7 +321,7 @@ template <class R, class Machine> void expect_arithmetic_of(Random& r, int n, do
     expect("-", a.value(), b.value(), a - b, static_cast<Machine>(x - y));
     expect("*", a.value(), b.value(), a * b, static_cast<Machine>(x * y));
     expect("/", a.value(), b.value(), a / b, static_cast<Machine>(x / y));
-    const auto root = static_cast<Machine>(std::sqrt(static_cast<float>(x < Machine(0) ? -x : x)));
+    const auto root = static_cast<Machine>(std::sqrt(std::abs(static_cast<float>(x))));
     expect("sqrt", a.value(), 0, sqrt(abs(a)), root);
     EXPECT_EQ(a < b, x < y);
   }
