@@ -12,6 +12,17 @@ namespace delta {
 template <Ring T>
 using AdjointForm = std::function<StreamAdjoint<T>(const Stream<T>&, const Mat<T>& dO, const Mat<T>& dS)>;
 
+/// Adds `part` to one token of a tensor of gradients, row-major and from column `first` on. A number that the rule
+/// spread over all channels gathers from all of them; a tensor that was not given takes nothing.
+template <Ring T> void add(Tensor<T>& to, Index b, Index t, Index h, Index first, const Mat<T>& part) {
+  using RowMajor = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  if (to.empty()) return;
+  if (to.rows * to.cols == 1)
+    *to.at(b, t, h) += part.sum();
+  else
+    Eigen::Map<RowMajor>(to.at(b, t, h) + first, part.rows(), part.cols()) += part;
+}
+
 /// The gradient of sum <dO, O> + <dS, S> over all lanes with respect to every tensor of a problem: it has the problem's
 /// shapes, and so its type. Value heads that share a key head add up there. A tensor that was not given has none; S0
 /// always has one, [N * HV] of [d_v x d_k].
@@ -37,21 +48,19 @@ Problem<T> gradient(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>&
           const Steps<T> d_steps(a.steps.begin() + s.m * t, a.steps.begin() + s.m * (t + 1));
           const Vec<T> d_read = p.scale * a.Q.row(t).transpose();  // [d_k]
           const Token<T> x = f.pullback(token(rule, p, n, j, t, channel), d_steps, d_read);
-          // Row-major, as the tensors are; from column `first` on.
-          auto add = [&](Tensor<T>& to, Index head, Index first, const Mat<T>& part) {
-            using RowMajor = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-            if (to.empty()) return;
-            T* at = to.at(p.shape.batch(n), p.shape.begin(n) + t, head) + first;
-            Eigen::Map<RowMajor>(at, part.rows(), part.cols()) += part;
-          };
+          const Index b = p.shape.batch(n), at = p.shape.begin(n) + t, h = p.shape.key_head(j);
           auto number = [](const T& a) { return Mat<T>(Mat<T>::Constant(1, 1, a)); };
-          add(g.q, p.shape.key_head(j), 0, x.q);
-          add(g.k, p.shape.key_head(j), 0, x.k);
-          add(g.v, j, r, x.v);
-          add(g.beta, j, r, number(x.beta));
-          add(g.alpha, j, 0, rule.forget == Forget::per_channel ? Mat<T>(x.alpha_k) : number(x.alpha));
-          add(g.lambda, j, 0, number(x.lambda));
-          for (std::size_t i = 0; i < g.inputs.size(); ++i) add(g.inputs[i], j, 0, x.values.at(i));
+          add<T>(g.q, b, at, h, 0, x.q);
+          add<T>(g.k, b, at, h, 0, x.k);
+          add<T>(g.v, b, at, j, r, x.v);
+          add<T>(g.beta, b, at, j, r, number(x.beta));
+          add<T>(g.alpha, b, at, j, 0, rule.forget == Forget::per_channel ? Mat<T>(x.alpha_k) : number(x.alpha));
+          add<T>(g.lambda, b, at, j, 0, number(x.lambda));
+          for (std::size_t i = 0; i < rule.inputs.size(); ++i)
+            if (i < g.inputs.size() && !g.inputs[i].empty())
+              add<T>(g.inputs[i], b, at, j, 0, x.values.at(i));
+            else if (rule.inputs[i].neutral == Neutral::key)  // k stood in for it
+              add<T>(g.k, b, at, h, 0, x.values.at(i));
         }
       }
       g.S0.push_back(std::move(dS0));

@@ -46,6 +46,12 @@ struct comba {
     return t.q - D * t["p"];  // [d_k]
   }
 
+  template <Ring T> static Token<T> pullback(const Token<T>& t, const Steps<T>& d, const Vec<T>& d_q) {
+    const Vec<T> p = t["p"], d_p = d[0].x - t["D"](0, 0) * d_q;  // [d_k]
+    const Mat<T> d_D = Mat<T>::Constant(1, 1, T(-p.dot(d_q)));   // [1 x 1]
+    return {.q = d_q, .k = d[0].y, .v = d[0].v, .beta = d[0].beta, .alpha = d[0].d[0], .values = {d_p, d_D}};
+  }
+
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
     const Vec<T> p = t["p"];                                                                // [d_k]
     S = t.alpha * S - t.beta * (S * p) * t.k.transpose() + t.beta * t.v * t.k.transpose();  // [d_v x d_k]

@@ -35,6 +35,10 @@ struct delta {
     return {{.d = {}, .x = t.k, .y = t.k, .v = t.v, .beta = t.beta}};
   }
 
+  template <Ring T> static Token<T> pullback(const Token<T>&, const Steps<T>& d, const Vec<T>& d_q) {
+    return {.q = d_q, .k = d[0].x + d[0].y, .v = d[0].v, .beta = d[0].beta};
+  }
+
   /// As it is explained: fetch the old value, mix it with the new one, and exchange the two under the key.
   /// \formula{F21}
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {

@@ -56,6 +56,15 @@ struct delta_product {
     return steps;
   }
 
+  template <Ring T> static Token<T> pullback(const Token<T>& t, const Steps<T>& d, const Vec<T>& d_q) {
+    Mat<T> K = t["k_more"], V = t["v_more"], beta = t["beta_more"];  // [n_h - 1 x d_k], [.. x d_v], [.. x 1]
+    for (Index j = 0; j < K.rows(); ++j) {
+      const MicroStep<T>& s = d[j + 1];
+      K.row(j) = (s.x + s.y).transpose(), V.row(j) = s.v.transpose(), beta(j, 0) = s.beta;
+    }
+    return {.q = d_q, .k = d[0].x + d[0].y, .v = d[0].v, .beta = d[0].beta, .alpha = d[0].d[0], .values = {K, V, beta}};
+  }
+
   /// The two terms of the printed formula, each multiplied up from the left: what is kept and what is new.
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
     Mat<T> kept = t.alpha * S;                        // [d_v x d_k]

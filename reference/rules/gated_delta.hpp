@@ -32,14 +32,11 @@ struct gated_delta {
     return {{.d = t.alpha, .x = t.k, .y = t.k, .v = t.v, .beta = t.beta}};
   }
 
-<<<<<<< HEAD
-  /// S (I - beta k k^T), multiplied out once: S - beta (S k) k^T.
-=======
   template <Ring T> static Token<T> pullback(const Token<T>&, const Steps<T>& d, const Vec<T>& d_q) {
     return {.q = d_q, .k = d[0].x + d[0].y, .v = d[0].v, .beta = d[0].beta, .alpha = d[0].d[0]};
   }
 
->>>>>>> d93214d (Parallel and scan forms; the adjoints of the recurrence and of the one-solve form; pullbacks of two rules)
+  /// S (I - beta k k^T), multiplied out once: S - beta (S k) k^T.
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
     S = t.alpha * (S - t.beta * (S * t.k) * t.k.transpose()) + t.beta * t.v * t.k.transpose();  // [d_v x d_k]
     return S * t.q;                                                                             // [d_v]

@@ -31,6 +31,10 @@ struct gated_delta_channel {
     return {{.d = t.alpha, .x = t.k, .y = t.k, .v = t.v, .beta = t.beta}};
   }
 
+  template <Ring T> static Token<T> pullback(const Token<T>&, const Steps<T>& d, const Vec<T>& d_q) {
+    return {.q = d_q, .k = d[0].x + d[0].y, .v = d[0].v, .beta = d[0].beta, .alpha = d[0].d[0]};
+  }
+
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
     S *= t.alpha;                                                 // [d_v x d_k]
     const Vec<T> delta = (t.v - S * t.k).cwiseProduct(t.beta_v);  // [d_v]

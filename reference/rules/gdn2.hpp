@@ -42,6 +42,15 @@ struct gdn2 {
     return {{.d = t.alpha_k, .x = x, .y = t.k, .v = v}};
   }
 
+  template <Ring T> static Token<T> pullback(const Token<T>& t, const Steps<T>& d, const Vec<T>& d_q) {
+    const Vec<T> erase = t["erase"], write = t["write"];  // [d_k], [d_v]
+    return {.q = d_q,
+            .k = erase.cwiseProduct(d[0].x) + d[0].y,
+            .v = write.cwiseProduct(d[0].v),
+            .alpha_k = d[0].d.d,
+            .values = {t.k.cwiseProduct(d[0].x), t.v.cwiseProduct(d[0].v)}};
+  }
+
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
     const Vec<T> b = t["erase"], w = t["write"];                      // [d_k], [d_v]
     const Vec<T> bk = b.cwiseProduct(t.k), wv = w.cwiseProduct(t.v);  // [d_k], [d_v]

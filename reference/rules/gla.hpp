@@ -26,6 +26,10 @@ struct gla {
     return {{.d = t.alpha_k, .x = Vec<T>::Zero(t.k.size()), .y = t.k, .v = t.v}};
   }
 
+  template <Ring T> static Token<T> pullback(const Token<T>&, const Steps<T>& d, const Vec<T>& d_q) {
+    return {.q = d_q, .k = d[0].y, .v = d[0].v, .alpha_k = d[0].d.d};
+  }
+
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
     S = S * t.alpha_k.asDiagonal();  // [d_v x d_k]
     S += t.v * t.k.transpose();      // [d_v x d_k]

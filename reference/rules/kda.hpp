@@ -28,6 +28,10 @@ struct kda {
     return {{.d = t.alpha_k, .x = t.k, .y = t.k, .v = t.v, .beta = t.beta}};
   }
 
+  template <Ring T> static Token<T> pullback(const Token<T>&, const Steps<T>& d, const Vec<T>& d_q) {
+    return {.q = d_q, .k = d[0].x + d[0].y, .v = d[0].v, .beta = d[0].beta, .alpha_k = d[0].d.d};
+  }
+
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
     const Mat<T> SD = S * t.alpha_k.asDiagonal();                                     // [d_v x d_k]
     S = SD - t.beta * (SD * t.k) * t.k.transpose() + t.beta * t.v * t.k.transpose();  // [d_v x d_k]

@@ -43,6 +43,15 @@ struct mamba3 {
             {.d = {}, .x = nothing, .y = t.k, .v = t.v, .beta = t["strength"](0, 0)}};
   }
 
+  template <Ring T> static Token<T> pullback(const Token<T>&, const Steps<T>& d, const Vec<T>& d_q) {
+    auto number = [](const T& a) { return Mat<T>(Mat<T>::Constant(1, 1, a)); };
+    return {.q = d_q,
+            .k = d[1].y,
+            .v = d[1].v,
+            .alpha = d[0].d[0],
+            .values = {d[0].y, d[0].v, number(d[0].beta), number(d[1].beta)}};
+  }
+
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
     const Vec<T> k_prev = t["k_prev"], v_prev = t["v_prev"];  // [d_k], [d_v]
     const T beta = t["strength_prev"](0, 0), gamma = t["strength"](0, 0);

@@ -40,6 +40,10 @@ struct precond_delta {
     return {{.d = t.alpha_k, .x = t.k, .y = t["write_key"], .v = t.v, .beta = t.beta}};
   }
 
+  template <Ring T> static Token<T> pullback(const Token<T>&, const Steps<T>& d, const Vec<T>& d_q) {
+    return {.q = d_q, .k = d[0].x, .v = d[0].v, .beta = d[0].beta, .alpha_k = d[0].d.d, .values = {d[0].y}};
+  }
+
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
     const Vec<T> y = t["write_key"];                                              // [d_k]
     const Mat<T> SD = S * t.alpha_k.asDiagonal();                                 // [d_v x d_k]

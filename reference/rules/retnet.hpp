@@ -27,6 +27,10 @@ struct retnet {
     return {{.d = t.alpha, .x = Vec<T>::Zero(t.k.size()), .y = t.k, .v = t.v}};
   }
 
+  template <Ring T> static Token<T> pullback(const Token<T>&, const Steps<T>& d, const Vec<T>& d_q) {
+    return {.q = d_q, .k = d[0].y, .v = d[0].v, .alpha = d[0].d[0]};
+  }
+
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
     S = t.alpha * S + t.v * t.k.transpose();  // [d_v x d_k]
     return S * t.q;                           // [d_v]

@@ -39,6 +39,15 @@ struct rwkv7 {
             {.d = {}, .x = Vec<T>::Zero(t.k.size()), .y = t.k, .v = t.v}};
   }
 
+  template <Ring T> static Token<T> pullback(const Token<T>& t, const Steps<T>& d, const Vec<T>& d_q) {
+    const Vec<T> a = t["a"], kappa = t["kappa"];  // [d_k]
+    return {.q = d_q,
+            .k = d[1].y,
+            .v = d[1].v,
+            .alpha_k = d[0].d.d,
+            .values = {kappa.cwiseProduct(d[0].y), d[0].x + a.cwiseProduct(d[0].y)}};
+  }
+
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
     const Vec<T> kappa = t["kappa"], a = t["a"];                                  // [d_k]
     const Vec<T> removed = S * kappa;                                             // [d_v]

@@ -110,9 +110,11 @@ class Gradient : public testing::TestWithParam<const Rule*> {
  protected:
   const Rule& rule = *GetParam();
 
-  void expect_derivative(const Shape& shape) const {
+  void expect_derivative(const Shape& shape) const { expect_derivative(draw(rule.info, families()[0], shape, 1)); }
+  void expect_derivative(const Problem<double>& like) const {
+    const Shape& shape = like.shape;
     SCOPED_TRACE(shape.text());
-    Problem<Dual<GF61>> p = generic<Dual<GF61>>(draw(rule.info, families()[0], shape, 1), 23);
+    Problem<Dual<GF61>> p = generic<Dual<GF61>>(like, 23);
     p.scale.tangent = 0;
     const Problem<GF61> at = p.map<GF61>(value<GF61>), along = p.map<GF61>(tangent<GF61>);
     Random r(29);
@@ -134,6 +136,14 @@ TEST_P(Gradient, OfPackedSequences) {
   expect_derivative({.T = 16, .HV = 2, .d_k = 3, .d_v = 4, .n_h = 3, .offsets = {0, 0, 5, 5, 14}});
 }
 TEST_P(Gradient, OfNoTokensIsThatOfTheInitialState) { expect_derivative({.T = 0, .d_k = 3, .d_v = 4}); }
+TEST_P(Gradient, OfNumbersSpreadOverChannelsAndOfInputsLeftOut) {
+  const Shape shape{.T = 6, .HV = 2, .d_k = 3, .d_v = 4, .n_h = 2};
+  Problem<double> like = draw(rule.info, families()[0], shape, 1);
+  if (!like.alpha.empty()) like.alpha = Tensor<double>(1, 6, 2, 1);
+  if (!like.beta.empty()) like.beta = Tensor<double>(1, 6, 2, 1);
+  if (!like.inputs.empty()) like.inputs[0] = {};
+  expect_derivative(like);
+}
 TEST_P(Gradient, OfOneChannel) { expect_derivative({.T = 6, .d_k = 1, .d_v = 1, .n_h = 1}); }
 
 INSTANTIATE_TEST_SUITE_P(Rules, Gradient, testing::ValuesIn(differentiable_rules()),
@@ -147,7 +157,7 @@ struct without_pullback {
 
 TEST(Pullback, IsOptional) { EXPECT_EQ((ops<without_pullback, GF61>().pullback), nullptr); }
 TEST(Pullback, ExistsForTheRulesThatPeopleTrain) {
-  for (const char* id : {"gated_delta", "q_delta"}) EXPECT_TRUE(find_rule(id)->has_gradient()) << id;
+  for (const char* id : {"delta", "gated_delta", "q_delta", "kda"}) EXPECT_TRUE(find_rule(id)->has_gradient()) << id;
 }
 
 }  // namespace
