@@ -40,7 +40,7 @@ inline constexpr std::array kForms{
     Form<T>{"chunkwise", [](const Stream<T>& s, Index C) { return chunkwise<T>(s, C); }, true, &chunkwise_applies<T>},
     Form<T>{"one_solve", [](const Stream<T>& s, Index C) { return one_solve<T>(s, C); }, true},
     Form<T>{"parallel", [](const Stream<T>& s, Index) { return parallel<T>(s); }},
-    Form<T>{"scan", [](const Stream<T>& s, Index) { return scan<T>(s); }},
+    Form<T>{"scan", [](const Stream<T>& s, Index C) { return scan<T>(s, C); }, true},
 };
 
 /// Token t as one stream sees it. With a strength per value channel, row c of the state obeys a rule of its own with

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "../core/micro_step.hpp"
+#include "recurrent.hpp"
 
 namespace delta {
 
@@ -36,24 +36,32 @@ template <Ring T> void inclusive_scan(std::vector<Affine<T>>& x) {
   for (std::size_t i = 1; i < x.size(); ++i) x[i] = i % 2 ? pairs[i / 2] : pairs[i / 2 - 1].then(x[i]);
 }
 
-/// The associative scan: every prefix of the sequence as one affine edit, then one read-out a token.
+/// The associative scan: the prefixes of the sequence as affine edits, from leaves of C tokens, joined in a tree.
 /// \f[ S_t = S_0 A_{1..t} + U_{1..t}, \qquad A_{1..t} = A_1 A_2 \cdots A_t, \qquad
 ///     U_{1..t} = \sum_{i \le t} U_i A_{i+1} \cdots A_t \f]
-/// The products run in ascending order. No token waits for the one before it, at the price of T matrices d_k x d_k.
-/// \param watch  is shown each token's prefix, in order
+/// The products run in ascending order. No leaf waits for the one before it: each starts from its own state and follows
+/// its tokens by the recurrence. Runs of tokens may merge, the order inside stays; so any C gives the same.
+/// \param C  tokens per leaf, at least 1: T / C matrices d_k x d_k are held and multiplied
+/// \param watch  is shown the prefix up to the end of each leaf, in order
 /// \formula{F59} \formula{F60}  \needs{+ - *}
-template <Ring T> Output<T> scan(const Stream<T>& stream, const Watch<Affine<T>>& watch = nullptr) {
-  const Index d_k = stream.d_k(), d_v = stream.d_v();
-  std::vector<Affine<T>> prefix(stream.tokens(), {Mat<T>::Identity(d_k, d_k), Mat<T>::Zero(d_v, d_k)});
-  for (std::size_t i = 0; i < stream.steps.size(); ++i) prefix[i / stream.m].append(stream.steps[i]);
+template <Ring T> Output<T> scan(const Stream<T>& stream, Index C = 1, const Watch<Affine<T>>& watch = nullptr) {
+  const Index d_k = stream.d_k(), d_v = stream.d_v(), m = stream.m, tokens = stream.tokens();
+  std::vector<Affine<T>> prefix((tokens + C - 1) / C, {Mat<T>::Identity(d_k, d_k), Mat<T>::Zero(d_v, d_k)});
+  for (Index i = 0; i < m * tokens; ++i) prefix[i / (m * C)].append(stream.steps[i]);
   inclusive_scan(prefix);
 
-  Output<T> out{Mat<T>(stream.tokens(), d_v), stream.S0};
-  for (Index t = 0; t < stream.tokens(); ++t) {
-    out.S = stream.S0 * prefix[t].A + prefix[t].U;       // [d_v x d_k]  S_t
+  Output<T> out{Mat<T>(tokens, d_v), stream.S0};
+  for (Index t = 0; t < tokens; ++t) {
+    if (t % C == 0 && t > 0) {
+      const Affine<T>& before = prefix[t / C - 1];
+      out.S = stream.S0 * before.A + before.U;  // [d_v x d_k]  the state at the leaf's start
+    }
+    for (Index i = m * t; i < m * (t + 1); ++i) apply(out.S, stream.steps[i]);
     out.O.row(t) = out.S * stream.Q.row(t).transpose();  // [d_v]
-    if (watch) watch(prefix[t]);
   }
+  if (tokens > 0) out.S = stream.S0 * prefix.back().A + prefix.back().U;
+  if (watch)
+    for (const Affine<T>& a : prefix) watch(a);
   return out;
 }
 

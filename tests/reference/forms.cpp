@@ -237,7 +237,7 @@ TEST_F(Intermediates, OfTheParallelForm) {
 
 TEST_F(Intermediates, OfTheScan) {
   std::vector<Affine<GF61>> prefix;
-  scan(s, [&](const Affine<GF61>& a) { prefix.push_back(a); });
+  scan(s, 1, [&](const Affine<GF61>& a) { prefix.push_back(a); });
   ASSERT_EQ(prefix.size(), std::size_t(T));
   for (Index t = 0; t < T; ++t) {
     const Index last = m * t + m - 1;
