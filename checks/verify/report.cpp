@@ -103,6 +103,11 @@ std::string report_text(const FileVerdict& v) {
   row("final_state", v.final_state);
   if (v.first_bad) s << "  first bad    " << place_text(*v.first_bad) << '\n';
   if (v.worst && v.verdict != Verdict::passed) s << "  worst        " << place_text(*v.worst) << '\n';
+  for (const Diagnosis& d : v.diagnosis)
+    s << "  looks like   " << d.id << (d.chunk ? " at chunks of " + std::to_string(*d.chunk) : "") << "  explains "
+      << d.explains << " to " << figure(d.rel_error, "%.1e") << '\n';
+  if (v.diagnosis.empty() && v.verdict == Verdict::failed)
+    s << "  looks like   unknown: no known mistake reproduces it\n";
   s << "  expected     from " << v.model << '\n';
   s << "  judge        " << v.judge.how << "; differs by " << figure(v.judge.error_o, "%.1e") << " (o), "
     << figure(v.judge.error_state, "%.1e") << " (state) from " << v.judge.against << '\n';

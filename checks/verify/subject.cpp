@@ -34,14 +34,17 @@ template <Real T> T decay_of(double g) {
   }
 }
 
-/// x / sqrt(|x|^2 + eps)
-template <Real T> void normalise(T* x, Index d, double eps) {
+/// x / sqrt(|x|^2 + eps), or what is mistaken for it
+template <Real T> void normalise(T* x, Index d, double eps, Norm how) {
   using std::sqrt;
-  T n2 = T(eps);
+  if (how == Norm::missing) return;
+  T n2 = T(0);
   for (Index i = 0; i < d; ++i) n2 += x[i] * x[i];
-  const T norm = sqrt(n2);
+  T norm = sqrt(n2 + T(how == Norm::eps_on_mean ? eps * static_cast<double>(d) : eps));
+  if (how == Norm::eps_as_floor) norm = sqrt(n2) < T(eps) ? T(eps) : sqrt(n2);
   if (norm == T(0)) return;
   for (Index i = 0; i < d; ++i) x[i] = x[i] / norm;
+  if (how == Norm::twice) normalise(x, d, eps, Norm::as_asked);
 }
 
 std::string number_text(double x) {
@@ -310,7 +313,7 @@ template <Real T> Mat<T> Subject::state(const DumpTensor& t, Index n, Index j) c
   return S;
 }
 
-template <Real T> Problem<T> Subject::lane(Index n, Index j) const {
+template <Real T> Problem<T> Subject::lane(Index n, Index j, const InputFault& fault) const {
   const Shape& z = shape_;
   const RuleInfo& info = rule_->info;
   const Index length = z.length(n), b = z.batch(n), begin = z.begin(n);
@@ -336,19 +339,22 @@ template <Real T> Problem<T> Subject::lane(Index n, Index j) const {
     return out;
   };
   const auto plain = [](double y) { return T(y); };
-  p.q = rows("q", z.H, z.key_head(j), z.d_k, 0, plain);
-  p.k = rows("k", z.H, z.key_head(j), z.d_k, 0, plain);
+  const Index key_head = fault.heads_tiled ? j % z.H : z.key_head(j);
+  p.q = rows("q", z.H, key_head, z.d_k, 0, plain);
+  p.k = rows("k", z.H, key_head, z.d_k, 0, plain);
   p.v = rows("v", z.HV, j, z.d_v, 0, plain);
   if (l2norm_)
-    for (Tensor<T>* y : {&p.q, &p.k})
-      for (Index s = 0; s < length; ++s) normalise(y->at(0, s, 0), z.d_k, *l2norm_);
+    for (Index t = 0; t < length; ++t) {
+      normalise(p.k.at(0, t, 0), z.d_k, *l2norm_, fault.norm);
+      normalise(p.q.at(0, t, 0), z.d_k, *l2norm_, fault.norm == Norm::only_k ? Norm::missing : fault.norm);
+    }
   if (info.strength != Strength::no)
     p.beta = rows("beta", z.HV, j, info.strength == Strength::per_value ? z.d_v : 1, 1, plain);
   if (info.forget != Forget::no) {
     const Index cols = info.forget == Forget::per_channel ? z.d_k : 1;
     p.alpha = dump_.find("g") ? rows("g", z.HV, j, cols, 0, decay_of<T>) : rows("alpha", z.HV, j, cols, 1, plain);
   }
-  if (info.lambda) p.lambda = rows("lambda", z.HV, j, 1, 0, plain);
+  if (info.lambda && !fault.lambda_missing) p.lambda = rows("lambda", z.HV, j, 1, 0, plain);
   for (const Input& i : info.inputs)
     p.inputs.push_back(dump_.find(std::string(i.name))
                            ? rows(std::string(i.name), z.HV, j, z.width(i.extent), 0, plain, i.more ? z.n_h - 1 : 1)
@@ -370,7 +376,7 @@ Output<double> Subject::candidate(Index n, Index j) const {
   return out;
 }
 
-template Problem<double> Subject::lane<double>(Index, Index) const;
-template Problem<DoubleDouble> Subject::lane<DoubleDouble>(Index, Index) const;
+template Problem<double> Subject::lane<double>(Index, Index, const InputFault&) const;
+template Problem<DoubleDouble> Subject::lane<DoubleDouble>(Index, Index, const InputFault&) const;
 
 }  // namespace delta

@@ -6,6 +6,7 @@
 
 #include "checks/core/registry.hpp"
 #include "checks/dump/dump.hpp"
+#include "checks/mutants/mutants.hpp"
 
 namespace delta {
 
@@ -33,7 +34,8 @@ class Subject {
   const Format& format_of(const std::string& tensor) const;
 
   /// The inputs of one lane, over double or double-double: B = H = HV = 1, the scale left out.
-  template <Real T> Problem<T> lane(Index n, Index j) const;
+  /// With a fault, as a kernel takes them that makes this mistake.
+  template <Real T> Problem<T> lane(Index n, Index j, const InputFault& fault = {}) const;
   /// What the kernel returned there; the state is empty if the dump has none.
   Output<double> candidate(Index n, Index j) const;
 
@@ -62,5 +64,19 @@ class Subject {
   Format operands_ = kBf16;
   std::vector<std::string> notes_;
 };
+
+/// Calls f(stream, channel) with each recurrence of a lane: one, or one per value channel (then d_v = 1).
+template <Real T, class F> void each_stream(const Rule& rule, const Problem<T>& p, F f) {
+  if (rule.info.strength != Strength::per_value) return f(stream<T>(rule.info, rule.over<T>(), p, 0, 0), Index{-1});
+  for (Index c = 0; c < p.shape.d_v; ++c) f(stream<T>(rule.info, rule.over<T>(), p, 0, 0, c), c);
+}
+
+/// Puts what such a recurrence returned where it belongs in the lane.
+inline void place(Output<double>& lane, const Output<double>& part, Index channel) {
+  if (channel < 0)
+    lane = part;
+  else
+    lane.O.col(channel) = part.O, lane.S.row(channel) = part.S;
+}
 
 }  // namespace delta

@@ -2,48 +2,15 @@
 #include "checks/verify/verify.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
-#include <thread>
 #include <tuple>
 
+#include "checks/verify/errors.hpp"
 #include "checks/verify/rounded_chunk.hpp"
 #include "reference/forms/recurrent.hpp"
 
 namespace delta {
 namespace {
-
-// ---------------------------------------------------------------- the errors of one lane
-
-/// Errors of an output against the exact one: o by its worst row, the state as a whole.
-struct Errors {
-  double o = 0, state = 0;
-};
-
-/// |x| / size, where 0/0 is 0 and whatever is not finite is infinite.
-double relative(double x, double size) {
-  if (!std::isfinite(x) || !std::isfinite(size)) return INFINITY;
-  return x == 0 ? 0 : x / size;
-}
-
-double largest_row(const Mat<double>& A) { return A.size() == 0 ? 0 : A.rowwise().stableNorm().maxCoeff(); }
-
-double row_error(const Mat<double>& want, const Mat<double>& got) {
-  const Mat<double> E = got - want;
-  return relative(E.allFinite() ? largest_row(E) : INFINITY, largest_row(want));
-}
-
-double whole_error(const Mat<double>& want, const Mat<double>& got) {
-  const Mat<double> E = got - want;
-  return relative(E.allFinite() ? E.stableNorm() : INFINITY, want.stableNorm());
-}
-
-Errors errors(const Output<double>& want, const Output<double>& got) {
-  return {row_error(want.O, got.O), got.S.size() == 0 ? 0 : whole_error(want.S, got.S)};
-}
-
-void raise(Errors& to, const Errors& e) { to.o = std::max(to.o, e.o), to.state = std::max(to.state, e.state); }
 
 // ---------------------------------------------------------------- what correct code makes
 
@@ -85,19 +52,6 @@ struct Plan {
   bool wide = false;        ///< the reference is computed in double-double
   bool certify_all = true;  ///< the judge is checked against double-double in each lane; else against chunks, in some
 };
-
-/// Calls f(stream, channel) with each recurrence of the lane: one, or one per value channel (then d_v = 1).
-template <Real T, class F> void each_stream(const Rule& rule, const Problem<T>& p, F f) {
-  if (rule.info.strength != Strength::per_value) return f(stream<T>(rule.info, rule.over<T>(), p, 0, 0), Index{-1});
-  for (Index c = 0; c < p.shape.d_v; ++c) f(stream<T>(rule.info, rule.over<T>(), p, 0, 0, c), c);
-}
-
-void place(Output<double>& lane, const Output<double>& part, Index channel) {
-  if (channel < 0)
-    lane = part;
-  else
-    lane.O.col(channel) = part.O, lane.S.row(channel) = part.S;
-}
 
 Output<double> sized(const Shape& z, Index length) {
   return {Mat<double>::Zero(length, z.d_v), Mat<double>::Zero(z.d_v, z.d_k)};
@@ -242,31 +196,10 @@ Lane judge_lane(const Plan& plan, Index n, Index j, bool certify) {
   return lane;
 }
 
-double ratio_of(double error, double expected) { return error == 0 ? 0 : error / expected; }
-
 std::string short_text(double x) {
   char s[32];
   std::snprintf(s, sizeof s, "%.2g", x);
   return s;
-}
-
-/// Runs f(lane) for every lane on some threads; the first exception comes back.
-template <class F> void parallel(Index lanes, int threads, F f) {
-  std::atomic<Index> next{0};
-  std::atomic<bool> failed{false};
-  std::exception_ptr error;
-  auto work = [&] {
-    try {
-      for (Index lane = next++; lane < lanes && !failed; lane = next++) f(lane);
-    } catch (...) {
-      if (!failed.exchange(true)) error = std::current_exception();
-    }
-  };
-  std::vector<std::thread> pool;
-  for (int i = 1; i < std::min<Index>(threads, lanes); ++i) pool.emplace_back(work);
-  work();
-  for (std::thread& t : pool) t.join();
-  if (error) std::rethrow_exception(error);
 }
 
 /// Beyond this, correct code of that precision has no digit to show: the inputs are to blame, not the kernel.
@@ -405,6 +338,11 @@ FileVerdict verify(const Dump& dump, const DumpOptions& options, int threads) {
                                        : "the chunk form in double, " + std::to_string(certified) + " of " +
                                              std::to_string(s.lanes()) + " lanes";
   conclude(plan, lanes, v);
+  if (v.verdict == Verdict::failed || v.verdict == Verdict::marginal) {
+    std::vector<Errors> error, expected;
+    for (const Lane& l : lanes) error.push_back(l.error), expected.push_back(l.expected);
+    v.diagnosis = diagnose(s, error, expected, threads);
+  }
   return v;
 }
 

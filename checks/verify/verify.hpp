@@ -7,6 +7,7 @@
 
 #include "checks/core/ratio.hpp"
 #include "checks/dump/dump.hpp"
+#include "checks/mutants/diagnosis.hpp"
 #include "checks/verify/subject.hpp"
 
 namespace delta {
@@ -27,14 +28,6 @@ struct BadPlace {
   Index t = 0;         ///< token of o, counted in the tensor; row (value channel) of a state
   Index head = 0, channel = 0;
   double want = 0, got = 0;
-};
-
-/// A known mistake that reproduces the output.
-struct Diagnosis {
-  std::string id;
-  std::string explains;  ///< which outputs: "o", "final_state" or "o and final_state"
-  std::optional<Index> chunk;
-  double rel_error = 0;
 };
 
 /// How the reference was computed, and its own error: its distance from a second computation.

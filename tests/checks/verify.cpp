@@ -12,6 +12,7 @@
 
 #include "checks/core/families.hpp"
 #include "checks/core/measure.hpp"
+#include "checks/mutants/mutants.hpp"
 #include "checks/verify/rounded_chunk.hpp"
 
 namespace delta {
@@ -320,6 +321,59 @@ TEST(Mistakes, NameTheFirstBadPlace) {
   EXPECT_EQ(v.first_bad->t, 41);
   EXPECT_EQ(v.first_bad->head, 1);
   EXPECT_EQ(v.first_bad->channel, 7);
+}
+
+TEST(Diagnosis, NamesTheMistakeOfEachDump) {
+  const std::tuple<const char*, const char*, std::optional<Index>> mistakes[] = {
+      {"case_00", "decay-after-read", {}},
+      {"case_02", "initial-state-ignored", {}},
+      {"case_04", "scale-missing", {}},
+      {"case_07", "erase-missing", {}},
+      {"case_09", "beta-twice", {}},
+      {"case_11", "read-before-write", {}},
+      {"case_12", "state-rounded", {}},
+      {"case_14", "heads-tiled", {}},
+      {"case_15", "feedback-undecayed", {}},
+      {"case_18", "segment-leak", {}},
+      {"real_qdelta_chunk_0", "interaction-transposed", 64},
+      {"real_qdelta_chunk_2", "interaction-transposed", {}}};
+  for (const auto& [file, id, chunk] : mistakes) {
+    const FileVerdict v = of_file(file);
+    ASSERT_FALSE(v.diagnosis.empty()) << file;
+    EXPECT_EQ(v.diagnosis[0].id, id) << file;
+    EXPECT_EQ(v.diagnosis[0].chunk, chunk) << file;
+  }
+}
+
+TEST(Diagnosis, SaysNothingRatherThanGuess) {
+  Dump d = call().dump(scheduled({}));
+  edit(d, "o", [](auto& o) {
+    for (std::size_t i = 0; i < o.size(); i += 7) o[i] = -o[i];
+  });
+  edit(d, "final_state", [](auto& s) {
+    for (std::size_t i = 0; i < s.size(); i += 5) s[i] = 0;
+  });
+  EXPECT_TRUE(judged(d).diagnosis.empty());
+  EXPECT_TRUE(judged(call(), scheduled({})).diagnosis.empty());
+}
+
+/// Each known mistake, planted in a bf16 chunk kernel: it is found, whatever else it cannot be told apart from.
+TEST(Diagnosis, FindsEveryPlantedMistake) {
+  for (const Mutant& m : mutants()) {
+    if (!m.stream) continue;
+    const Call c = call(m.id == "write-along-x" ? "q_delta" : "gated_delta", "gate_half", 5,
+                        {.B = 1, .T = 100, .H = 1, .HV = 2, .d_k = 16, .d_v = 16, .offsets = {}});
+    const FileVerdict v = judged(c, [&](const Stream<double>& s, double scale) {
+      Stream<double> wrong = s;
+      m.stream(wrong);
+      return m.id == "gate-log-as-linear" || m.id == "gate-linear-as-log"
+                 ? exactly(wrong, scale)
+                 : simulate<float>(wrong, scale, {.stretch = 1.4});
+    });
+    const bool found = std::ranges::any_of(v.diagnosis, [&](const Diagnosis& d) { return d.id == m.id; });
+    EXPECT_TRUE(found) << m.id << ": " << name(v.verdict) << ", " << v.reason << ", "
+                       << (v.diagnosis.empty() ? "no diagnosis" : v.diagnosis[0].id);
+  }
 }
 
 // ---------------------------------------------------------------- the checker itself
