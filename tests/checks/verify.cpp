@@ -362,7 +362,7 @@ TEST(Diagnosis, FindsEveryPlantedMistake) {
   for (const Mutant& m : mutants()) {
     if (!m.stream) continue;
     const Call c = call(m.id == "write-along-x" ? "q_delta" : "gated_delta", "gate_half", 5,
-                        {.B = 1, .T = 100, .H = 1, .HV = 2, .d_k = 16, .d_v = 16, .offsets = {}});
+                        {.B = 1, .T = 40, .H = 1, .HV = 2, .d_k = 16, .d_v = 16, .offsets = {}});
     const FileVerdict v = judged(c, [&](const Stream<double>& s, double scale) {
       Stream<double> wrong = s;
       m.stream(wrong);
