@@ -1,0 +1,33 @@
+# Writes the registry: cmake -DNAMES=a,b+,c -DSOURCE=folder -DOUT=file -P embed.cmake
+# Each derivation is kept as text beside its functions, because the text is the article. A + marks the scalar field too.
+string(REPLACE "," ";" NAMES "${NAMES}")
+set(declarations "")
+set(entries "")
+foreach(entry IN LISTS NAMES)
+  string(REGEX REPLACE "\\+$" "" name ${entry})
+  file(READ ${SOURCE}/${name}.cpp text)
+  if(entry MATCHES "\\+$")
+    string(APPEND declarations "template <Ring T> void ${name}(Derivation<T>&);\n")
+    set(functions "&${name}<Rational>, &${name}<Generic>")
+  else()
+    string(APPEND declarations "void ${name}(Derivation<Rational>&);\n")
+    set(functions "&${name}, nullptr")
+  endif()
+  string(APPEND entries "    {\"${name}\", R\"source(${text})source\", ${functions}},\n")
+endforeach()
+file(READ ${SOURCE}/formulas.md table)
+file(WRITE ${OUT} "// Generated from the list in derivations/CMakeLists.txt.
+#include \"derivations/core/registry.hpp\"
+
+namespace delta {
+${declarations}
+std::span<const Entry> derivations() {
+  static const Entry all[] = {
+${entries}  };
+  return all;
+}
+
+std::string_view formula_table() { return R\"source(${table})source\"; }
+
+}  // namespace delta
+")

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "options.hpp"
+
+namespace delta {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// One derivation, run over one scalar.
+struct Run {
+  std::string_view scalar, field;
+  Record record;
+};
+
+const Entry& find(const std::string& name) {
+  std::string all;
+  for (const Entry& e : derivations()) {
+    if (e.name == name) return e;
+    all += (all.empty() ? "" : ", ") + std::string(e.name);
+  }
+  throw DeriveUsage("unknown derivation '" + name + "'; expected one of " + all);
+}
+
+std::map<std::string, Index> parsed(const std::vector<std::string>& sizes) {
+  std::map<std::string, Index> out;
+  for (const std::string& s : sizes) {
+    const std::size_t eq = s.find('=');
+    const long n = eq == s.npos ? 0 : std::strtol(s.c_str() + eq + 1, nullptr, 10);
+    if (n < 1 || n > 4096)
+      throw DeriveUsage("--size expects NAME=N with N from 1 to 4096, as in C=8; got '" + s +
+                        "'");
+    out[s.substr(0, eq)] = n;
+  }
+  return out;
+}
+
+bool wanted(const Setup& setup, std::string_view scalar) {
+  return setup.scalar.empty() || setup.scalar == scalar;
+}
+
+std::vector<Run> run(const Entry& entry, const Setup& setup) {
+  std::vector<Run> runs;
+  if (wanted(setup, "rational")) {
+    Run& r = runs.emplace_back("rational", "the rationals");
+    Derivation<Rational> d(setup, r.record);
+    entry.over_rationals(d);
+  }
+  if (entry.over_field && wanted(setup, "gf61")) {
+    Run& r = runs.emplace_back("gf61", "GF(2^61 - 1)");
+    Derivation<Generic> d(setup, r.record);
+    entry.over_field(d);
+  }
+  return runs;
+}
+
+/// The chance that a false identity of this degree holds at a random point of the field.
+double chance(double degree) { return degree / static_cast<double>(GF61::p); }
+
+void summarise(std::ostream& out, const Run& r) {
+  std::string sizes;
+  for (const auto& [name, n] : r.record.sizes)
+    sizes += (sizes.empty() ? "" : ", ") + name + " = " + std::to_string(n);
+  double degree = 0;
+  int failed = 0;
+  for (const Claim& c : r.record.claims) degree = std::max(degree, c.degree), failed += !c.holds;
+  out << "over " << r.field << (sizes.empty() ? "" : "  (" + sizes + ")") << ": "
+      << r.record.claims.size() - failed << " claims hold"
+      << (failed ? ", " + std::to_string(failed) + " FAIL" : "");
+  if (degree > 0)
+    out << ";\n    a false identity would pass with probability at most " << text(degree)
+        << " / (2^61 - 1) = " << text(chance(degree));
+  out << '\n';
+}
+
+Json to_json(const Entry& entry, const std::vector<Run>& runs) {
+  Json claims = Json::array();
+  for (const Run& r : runs)
+    for (const Claim& c : r.record.claims) {
+      auto known = std::ranges::find_if(claims, [&](const Json& j) {
+        return j["id"] == c.id && j["statement"] == c.statement && j["line"] == c.line;
+      });
+      if (known == claims.end()) {
+        claims.push_back({{"id", c.id},
+                          {"kind", name(c.kind)},
+                          {"statement", c.statement},
+                          {"scalars", Json::array()},
+                          {"verdict", "holds"},
+                          {"probability", 0.0},
+                          {"line", c.line}});
+        known = claims.end() - 1;
+      }
+      (*known)["scalars"].push_back(r.scalar);
+      if (!c.holds) (*known)["verdict"] = "fails";
+      if (c.degree > 0) (*known)["probability"] = chance(c.degree);
+      if (!c.detail.empty() && !known->contains("detail")) (*known)["detail"] = c.detail;
+    }
+  return {{"name", entry.name}, {"title", entry.title()}, {"claims", claims}};
+}
+
+int walk(const Entry& entry, const DeriveOptions& o, const Setup& setup) {
+  const Style style{.colour = !o.markdown && isatty(1),
+                    .markdown = o.markdown,
+                    .code = o.code || o.markdown,
+                    .step = o.step};
+  Transcript t(entry, std::cout, style);
+  if (setup.scalar == "gf61" && entry.over_field) {
+    Derivation<Generic> d(setup, t);
+    entry.over_field(d);
+  } else {
+    Derivation<Rational> d(setup, t);
+    entry.over_rationals(d);
+  }
+  t.finish();
+  std::cout << '\n';
+  bool good = t.all_hold();
+  for (const Run& r : run(entry, setup)) {
+    summarise(std::cout, r);
+    good = good && r.record.all_hold();
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace
+
+int derive(const DeriveOptions& o) {
+  Setup setup = o.setup;
+  setup.sizes = parsed(o.sizes);
+  std::vector<const Entry*> chosen;
+  for (const std::string& n : o.names) chosen.push_back(&find(n));
+  if (chosen.empty())
+    for (const Entry& e : derivations()) chosen.push_back(&e);
+
+  if (o.json) {
+    Json all = Json::array();
+    bool good = true;
+    for (const Entry* e : chosen) {
+      const std::vector<Run> runs = run(*e, setup);
+      for (const Run& r : runs) good = good && r.record.all_hold();
+      all.push_back(to_json(*e, runs));
+    }
+    std::cout << Json{{"derivations", all}}.dump(1) << '\n';
+    return good ? 0 : 1;
+  }
+  if (o.names.empty() && !o.all) {
+    for (const Entry* e : chosen)
+      std::cout << e->name << std::string(22 - e->name.size(), ' ') << e->title() << '\n';
+    return 0;
+  }
+  int status = 0;
+  if (o.all) {
+    for (const Entry* e : chosen) {
+      const auto start = std::chrono::steady_clock::now();
+      const std::vector<Run> runs = run(*e, setup);
+      std::size_t claims = 0;
+      bool good = true;
+      for (const Run& r : runs)
+        claims += r.record.claims.size(), good = good && r.record.all_hold();
+      std::printf(
+          "%s  %-22s %3zu claims over %zu scalar%s  %5.2f s\n", good ? "holds" : "FAILS",
+          std::string(e->name).c_str(), claims, runs.size(), runs.size() == 1 ? " " : "s",
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      for (const Run& r : runs)
+        for (const Claim& c : r.record.claims)
+          if (!c.holds)
+            std::printf("       %s %s over %s, line %u: %s\n", c.id.c_str(), c.statement.c_str(),
+                        std::string(r.field).c_str(), c.line, c.detail.c_str());
+      status |= good ? 0 : 1;
+    }
+    return status;
+  }
+  for (const Entry* e : chosen) status |= walk(*e, o, setup);
+  return status;
+}
+
+}  // namespace delta

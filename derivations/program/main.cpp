@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program `deltaref-derive`: reads the command line, and nothing else.
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "options.hpp"
+
+int main(int argc, char** argv) {
+  CLI::App app{
+      "Derivations as programs: each claim with the line that computes it, checked in exact "
+      "arithmetic.",
+      "deltaref-derive"};
+  delta::DeriveOptions o;
+  app.add_option("NAME", o.names, "which derivation to walk; none: list them");
+  app.add_option("--size", o.sizes, "another size, as in --size C=8 --size d_k=4");
+  app.add_option("--seed", o.setup.seed, "seed of the numbers")->capture_default_str();
+  app.add_option("--scalar", o.setup.scalar, "rational or gf61; otherwise both")
+      ->check(CLI::IsMember({"rational", "gf61"}));
+  app.add_flag("--step", o.step, "wait for Enter at each claim");
+  app.add_flag("--code", o.code, "also print the calls that check");
+  app.add_flag("--all", o.all, "run every derivation, print one line each");
+  app.add_flag("--json", o.json, "one JSON document on standard output");
+  app.add_flag("--markdown", o.markdown, "the walk as a page");
+  app.add_flag("--coverage", o.coverage,
+               "every formula and where it is claimed; fails if one is not");
+  try {
+    app.parse(argc, argv);
+    return o.coverage ? delta::coverage(o) : delta::derive(o);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  } catch (const delta::DeriveUsage& e) {
+    std::cerr << "deltaref-derive: " << e.what() << '\n';
+    return 2;
+  }
+}
