@@ -40,14 +40,14 @@ template <Ring T, class A, class B> Mat<T> product(const A& a, const B& b) {
 
 }  // namespace
 
-template <Ring T> Mat<T> operator*(const Mat<T>& A, const Mat<T>& B) { return product<T>(A, B); }
-template <Ring T> Mat<T> operator*(const Mat<T>& A, const Transposed<T>& B) {
+template <Drawn T> Mat<T> operator*(const Mat<T>& A, const Mat<T>& B) { return product<T>(A, B); }
+template <Drawn T> Mat<T> operator*(const Mat<T>& A, const Transposed<T>& B) {
   return product<T>(A, B);
 }
-template <Ring T> Mat<T> operator*(const Transposed<T>& A, const Mat<T>& B) {
+template <Drawn T> Mat<T> operator*(const Transposed<T>& A, const Mat<T>& B) {
   return product<T>(A, B);
 }
-template <Ring T> Vec<T> operator*(const Mat<T>& A, const Vec<T>& x) { return product<T>(A, x); }
+template <Drawn T> Vec<T> operator*(const Mat<T>& A, const Vec<T>& x) { return product<T>(A, x); }
 DELTA_PRODUCTS(, Rational)
 DELTA_PRODUCTS(, Generic)
 

@@ -18,11 +18,13 @@ namespace delta {
 /// derivation.cpp, for matrices and their transposes; overload resolution prefers them to
 /// Eigen's.
 /// @{
+template <class T>
+concept Drawn = std::same_as<T, Rational> || std::same_as<T, Generic>;
 template <class T> using Transposed = Eigen::Transpose<const Mat<T>>;
-template <Ring T> Mat<T> operator*(const Mat<T>& A, const Mat<T>& B);
-template <Ring T> Mat<T> operator*(const Mat<T>& A, const Transposed<T>& B);
-template <Ring T> Mat<T> operator*(const Transposed<T>& A, const Mat<T>& B);
-template <Ring T> Vec<T> operator*(const Mat<T>& A, const Vec<T>& x);
+template <Drawn T> Mat<T> operator*(const Mat<T>& A, const Mat<T>& B);
+template <Drawn T> Mat<T> operator*(const Mat<T>& A, const Transposed<T>& B);
+template <Drawn T> Mat<T> operator*(const Transposed<T>& A, const Mat<T>& B);
+template <Drawn T> Vec<T> operator*(const Mat<T>& A, const Vec<T>& x);
 /// @}
 
 /// What the command line can choose.
@@ -65,6 +67,9 @@ template <Ring T> class Derivation {
     std::vector<Picture> pictures;
     collect(pictures, name.text, M, rest...);
     listener_.shown(name.line, pictures);
+  }
+  template <class... Rest> void show(At name, const T& x, const Rest&... rest) {
+    show(name, cell(x), rest...);
   }
 
   /// \name Claims

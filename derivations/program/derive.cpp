@@ -4,20 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "options.hpp"
+#include "runs.hpp"
 
 namespace delta {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-/// One derivation, run over one scalar.
-struct Run {
-  std::string_view scalar, field;
-  Record record;
-};
 
 const Entry& find(const std::string& name) {
   std::string all;
@@ -45,6 +37,8 @@ bool wanted(const Setup& setup, std::string_view scalar) {
   return setup.scalar.empty() || setup.scalar == scalar;
 }
 
+}  // namespace
+
 std::vector<Run> run(const Entry& entry, const Setup& setup) {
   std::vector<Run> runs;
   if (wanted(setup, "rational")) {
@@ -59,6 +53,8 @@ std::vector<Run> run(const Entry& entry, const Setup& setup) {
   }
   return runs;
 }
+
+namespace {
 
 /// The chance that a false identity of this degree holds at a random point of the field.
 double chance(double degree) { return degree / static_cast<double>(GF61::p); }
@@ -110,7 +106,8 @@ int walk(const Entry& entry, const DeriveOptions& o, const Setup& setup) {
                     .code = o.code || o.markdown,
                     .step = o.step};
   Transcript t(entry, std::cout, style);
-  if (setup.scalar == "gf61" && entry.over_field) {
+  const bool field = setup.scalar == "gf61" && entry.over_field;
+  if (field) {
     Derivation<Generic> d(setup, t);
     entry.over_field(d);
   } else {
@@ -119,8 +116,14 @@ int walk(const Entry& entry, const DeriveOptions& o, const Setup& setup) {
   }
   t.finish();
   std::cout << '\n';
-  bool good = t.all_hold();
-  for (const Run& r : run(entry, setup)) {
+  std::vector<Run> runs{{field ? "gf61" : "rational", field ? "GF(2^61 - 1)" : "the rationals",
+                         static_cast<const Record&>(t)}};
+  Setup other = setup;
+  other.scalar = "gf61";  // what was walked is not run again
+  if (!field && entry.over_field && wanted(setup, "gf61"))
+    runs.push_back(run(entry, other).front());
+  bool good = true;
+  for (const Run& r : runs) {
     summarise(std::cout, r);
     good = good && r.record.all_hold();
   }

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "derivations/core/derivation.hpp"
+
+#include <cmath>
+
+namespace delta {
+
+// # Erasing channel by channel can explode too
+//
+// Some rules erase with a gate per key channel: S <- S (I - (b . k) k^T), b in [0, 1]^d, k a unit
+// vector. The read vector x = b . k is no longer parallel to the write vector k, and a transition
+// that is not symmetric can enlarge the state although 0 < x . k < 2.
+
+void channel_erase(Derivation<Rational>& d) {
+  using T = Rational;
+  const auto vec = [](T a, T b) {
+    Vec<T> x(2);
+    x << a, b;
+    return x;
+  };
+  const Mat<T> I = Mat<T>::Identity(2, 2);
+
+  // ## 1. Two tokens
+
+  const Vec<T> k1 = vec(T(5) / 13, T(-12) / 13), k2 = vec(T(12) / 13, T(-5) / 13);
+  const Vec<T> x1 = vec(k1[0], 0), x2 = vec(0, k2[1]);  // b = (1, 0), b = (0, 1)
+  const Mat<T> A1 = I - x1 * k1.transpose(), A2 = I - x2 * k2.transpose();  // [2 x 2]
+  const Mat<T> M = A1 * A2;                                                 // what two tokens do
+  d.show("A_1", A1, "A_2", A2, "A_1 A_2", M);
+  const T trace = M.trace(), det = M(0, 0) * M(1, 1) - M(0, 1) * M(1, 0);
+  d.equal("D3", "x . k = 25/169 for both", x1.dot(k1), T(25) / 169);
+  d.equal("D3", "x . k = 25/169 for both, second token", x2.dot(k2), T(25) / 169);
+  d.equal("D3", "trace(A_1 A_2) = 52272 / 28561", trace, T(52272) / 28561);
+  d.equal("D3", "det(A_1 A_2) = 20736 / 28561", det, T(20736) / 28561);
+  d.less("D3", "1 + det < trace: an eigenvalue above 1", 1 + det, trace);
+  // Why: z^2 - trace z + det is negative at z = 1, so its larger root lies beyond.
+
+  const double tr = Scalar<T>::to_double(trace), de = Scalar<T>::to_double(det);
+  d.near("D3", "growth 1.1175 per token", std::sqrt((tr + std::sqrt(tr * tr - 4 * de)) / 2),
+         1.1175, 5e-5);
+
+  // ## 2. One step: at most 2 / sqrt(3)
+  //
+  // With b in {0, 1}^d, |x|^2 = x . k = a, so sigma_max^2 is the larger root of z^2 - (2 - a) z +
+  // (1 - a)^2. At z = 4/3 this is (a - 1/3)^2, never negative: sigma_max^2 <= 4/3, with equality
+  // at a = 1/3. A decay of sqrt(3)/2 = 0.866 is therefore enough.
+
+  for (int i = 0; i < 20; ++i) {
+    const Vec<T> k = d.unit(4);
+    Vec<T> x = k;
+    for (Index j = 0; j < 4; ++j)
+      if (d.random().sign() < 0) x[j] = 0;
+    const T a = x.dot(k), z = T(4) / 3;
+    d.equal("D3", "z^2 - s z + p at z = 4/3 is (a - 1/3)^2",
+            T(z * z - (2 - 2 * a + x.dot(x)) * z + (1 - a) * (1 - a)),
+            T((a - T(1) / 3) * (a - T(1) / 3)));
+    d.at_most("D3", "and 4/3 is right of the vertex: sigma_max^2 <= 4/3", (2 - a) / 2, z);
+  }
+  const T a = T(1) / 3;
+  d.equal("D3", "attained at a = 1/3", T(T(16) / 9 - (2 - a) * 4 / 3 + (1 - a) * (1 - a)), T(0));
+  d.near("D3", "so decay <= 0.866 suffices", std::sqrt(3.) / 2, 0.866, 5e-4);
+
+  // For b between 0 and 1 the product terms split by the sign of what they add; with P + N <= 1
+  // the bound 1 - P^2 + 2 P N <= 4/3 is all that is needed:
+
+  for (int i = 0; i <= 12; ++i)
+    for (int j = 0; i + j <= 12; ++j) {
+      const T P = T(i) / 12, N = T(j) / 12;
+      d.at_most("D3", "1 - P^2 + 2 P N <= 4/3 for P + N <= 1", 1 - P * P + 2 * P * N, T(4) / 3);
+    }
+  // Why: N <= 1 - P makes it at most 1 + 2 P - 3 P^2 = 4/3 - 3 (P - 1/3)^2.
+  d.equal("D3", "attained at P = 1/3, N = 2/3", T(1 - T(1) / 9 + 2 * T(1) / 3 * T(2) / 3),
+          T(4) / 3);
+
+  // ## 3. Symmetric erases are safe
+  //
+  // For x parallel to k the transition is symmetric with the eigenvalues 1 and 1 - beta |k|^2:
+  // its norm is 1 for 0 <= beta |k|^2 <= 2. That covers DeltaNet with beta up to 2, the gated
+  // rule, decay per channel, and a scaled read vector c k with beta c in [0, 2].
+
+  for (int i = 0; i < 8; ++i) {
+    const Vec<T> key = d.unit(3), s = d.vector(3);
+    const T beta = 2 * d.fraction();
+    const Vec<T> next = s - beta * s.dot(key) * key;
+    d.at_most("D3", "symmetric: |s (I - beta k k^T)|^2 <= |s|^2 for beta in [0, 2]",
+              next.dot(next), s.dot(s));
+  }
+  // Why: |s|^2 changes by beta (beta - 2)(s . k)^2. Whether trained models come near the
+  // asymmetric case is not known.
+}
+
+}  // namespace delta
