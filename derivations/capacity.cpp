@@ -66,9 +66,8 @@ template <Ring T> void capacity(Derivation<T>& d) {
           rank_of<T>(K * K.transpose()) == d_k);
 
   // How small can the largest overlap be? For N keys the sum of all squared cosines is at least
-  // N^2 / d (Welch): the Gram matrix of unit keys has trace N and at most d eigenvalues, and
-  // (sum of d numbers)^2 <= d (sum of their squares). The N diagonal terms are 1, so some pair
-  // has
+  // N^2 / d (Welch): the Gram matrix of unit keys has trace N and at most d eigenvalues, and (sum
+  // of d numbers)^2 <= d (sum of their squares). The N diagonal terms are 1, so some pair has
   //
   //     cos^2 >= (N - d) / (d (N - 1)).
 
@@ -125,9 +124,9 @@ template <Ring T> void capacity(Derivation<T>& d) {
   d.equal("F09", "v e_1^T + v' e_2^T = (v+v')/2 (e_1+e_2)^T + (v-v')/2 (e_1-e_2)^T", first,
           second);
 
-  // No later query can tell them apart. Attention that keeps its keys can: with the weights (k .
-  // q)^2 instead of (k . q), so that they are not linear in the key, the two histories answer
-  // differently.
+  // No later query can tell them apart. Attention that keeps its keys can: with the weights
+  // (k . q)^2 instead of (k . q), so that they are not linear in the key, the two histories
+  // answer differently.
 
   const Vec<T> q = d.vector(d_k);
   const auto weigh = [&](const Vec<T>& key) { return T(key.dot(q) * key.dot(q)); };

@@ -41,9 +41,9 @@ void channel_erase(Derivation<Rational>& d) {
 
   // ## 2. One step: at most 2 / sqrt(3)
   //
-  // With b in {0, 1}^d, |x|^2 = x . k = a, so sigma_max^2 is the larger root of z^2 - (2 - a) z +
-  // (1 - a)^2. At z = 4/3 this is (a - 1/3)^2, never negative: sigma_max^2 <= 4/3, with equality
-  // at a = 1/3. A decay of sqrt(3)/2 = 0.866 is therefore enough.
+  // With b in {0, 1}^d, |x|^2 = x . k = a, so sigma_max^2 is the larger root of z^2 - (2 - a)
+  // z + (1 - a)^2. At z = 4/3 this is (a - 1/3)^2, never negative: sigma_max^2 <= 4/3, with
+  // equality at a = 1/3. A decay of sqrt(3)/2 = 0.866 is therefore enough.
 
   for (int i = 0; i < 20; ++i) {
     const Vec<T> k = d.unit(4);

@@ -6,8 +6,8 @@ namespace delta {
 // # Contraction: e_t = (1 - beta a) e~_t
 //
 // The error of the present sample before the write is e~_t = v - S_{t-1} x, after the write
-// e_t = v - S_t x, both read with x = k + lambda q. One number decides how they relate: a = k .
-// x, how much of what is written along k is seen by x.
+// e_t = v - S_t x, both read with x = k + lambda q. One number decides how they relate:
+// a = k . x, how much of what is written along k is seen by x.
 
 template <Ring T> void contraction(Derivation<T>& d) {
   const Index d_k = d.size("d_k", 3, 48), d_v = d.size("d_v", 2, 32);
@@ -46,8 +46,8 @@ template <Ring T> void contraction(Derivation<T>& d) {
       d.less("F90", "0 < lambda < 1, 0 < beta <= 1: beta a < 2", b * au, T(2));
     }
   }
-  // Why: a = 1 + lambda k . q and |k . q| <= 1 (Cauchy, Schwarz); beta (1 - lambda) > 0 and
-  // beta (1 + lambda) < 2.
+  // Why: a = 1 + lambda k . q and |k . q| <= 1 (Cauchy, Schwarz); beta (1 - lambda) > 0 and beta
+  // (1 + lambda) < 2.
 
   const Vec<T> u = d.unit(d_k);
   d.equal("F90", "a = 1 + lambda is reached at q = k", T(u.dot(Vec<T>(u + lambda * u))),

@@ -73,8 +73,8 @@ template <Ring T> void decay(Derivation<T>& d) {
   d.equal("F13", "O = D_g Q S_0^T + (Q K^T . H) V", from_start + H.cwiseProduct(QK) * V, O);
   d.differs("F13", "with the mask M of ones the output is another", from_start + lower<T>(QK) * V,
             O);
-  // Why: o_t = S_t q_t. The write v_i k_i^T contributes v_i (k_i . q_t), decayed by gamma_t /
-  // gamma_i.
+  // Why: o_t = S_t q_t. The write v_i k_i^T contributes v_i (k_i . q_t), decayed by
+  // gamma_t / gamma_i.
 
   // ## 4. One constant for all tokens, and one decay for all associations
   //

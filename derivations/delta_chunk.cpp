@@ -42,9 +42,8 @@ template <Ring T> void delta_chunk(Derivation<T>& d) {
   d.show("W", W, "U", U, "Z = U - W S_0^T", Z);
 
   d.equal("F36", "row r of U - W S_0^T is u_r - S_0 w_r = beta_r (v_r - S_{r-1} k_r)", Z, E);
-  // Why: (I + L) Z = B V - B K S_0^T. Row r reads
-  // z_r = beta_r (v_r - S_0 k_r - sum_{i<r} z_i (k_i . k_r)), and S_{r-1} = S_0 + sum_{i<r} z_i
-  // k_i^T.
+  // Why: (I + L) Z = B V - B K S_0^T. Row r reads z_r = beta_r (v_r - S_0 k_r - sum_{i<r} z_i
+  // (k_i . k_r)), and S_{r-1} = S_0 + sum_{i<r} z_i k_i^T.
 
   // ## 3. State and outputs
 
@@ -65,7 +64,8 @@ template <Ring T> void delta_chunk(Derivation<T>& d) {
   // Q [C x d_k] times S [d_v x d_k] is no product: with d_k and d_v different the shapes refuse
   // it. When they are equal nothing refuses, and the numbers are wrong.
 
-  d.shape("F39", "Q S does not conform unless d_k = d_v", Q.cols() != S0.rows());
+  d.shape("F39", "Q S does not conform unless d_k = d_v",
+          (Q.cols() == S0.rows()) == (d_k == d_v));
 
   const Index n = std::min(C, d_k);  // a square state, n x n
   const Mat<T> q = Q.topLeftCorner(n, n), k = K.topLeftCorner(n, n), v = d.matrix(n, n),

@@ -15,7 +15,7 @@ foreach(entry IN LISTS NAMES)
   endif()
   string(APPEND entries "    {\"${name}\", R\"source(${text})source\", ${functions}},\n")
 endforeach()
-file(READ ${SOURCE}/formulas.md table)
+file(READ ${SOURCE}/coverage.txt table)
 file(WRITE ${OUT} "// Generated from the list in derivations/CMakeLists.txt.
 #include \"derivations/core/registry.hpp\"
 
@@ -27,7 +27,7 @@ ${entries}  };
   return all;
 }
 
-std::string_view formula_table() { return R\"source(${table})source\"; }
+std::string_view coverage_table() { return R\"source(${table})source\"; }
 
 }  // namespace delta
 ")

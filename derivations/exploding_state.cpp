@@ -158,8 +158,9 @@ void exploding_state(Derivation<Rational>& d) {
 
   // ## 5. On average it is harmless
   //
-  // For independent isotropic q and k, E |s'|^2 = |s|^2 (1 - (2 beta - beta^2 (1 + lambda^2)) /
-  // d). Only second moments enter, so the signed coordinate axes give the exact mean:
+  // For independent isotropic q and k, E |s'|^2 = |s|^2 (1 - (2 beta - beta^2
+  // (1 + lambda^2)) / d). Only second moments enter, so the signed coordinate axes give the exact
+  // mean:
 
   const Vec<T> s = d.vector(3);
   const T beta = d.fraction(), l = d.fraction();

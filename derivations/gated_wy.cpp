@@ -75,8 +75,8 @@ template <Ring T> void gated_wy(Derivation<T>& d) {
   // ## 4. The identity that joins them: D_g W = (I + L_g)^{-1} B D_g K
   //
   // L_g is L between decays: L_g = D_g L D_g^{-1}, because H_ri = gamma_r / gamma_i. So
-  // I + L_g = D_g (I + L) D_g^{-1}, and (I + L_g) D_g W = D_g (I + L) W = D_g B K = B D_g K.
-  // The last line needs no division, and stays true where a decay is zero.
+  // I + L_g = D_g (I + L) D_g^{-1}, and (I + L_g) D_g W = D_g (I + L) W = D_g B K = B D_g K. The
+  // last line needs no division, and stays true where a decay is zero.
 
   const Mat<T> D_g = gamma.asDiagonal();  // [C x C]
   const Mat<T> W_in = D_g * W;            // [C x d_k]  W<-

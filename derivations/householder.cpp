@@ -117,8 +117,8 @@ template <Ring T> void householder(Derivation<T>& d) {
   d.equal("F34", "it is the transpose, I - K^T W", I - K.transpose() * W, reversed);
   d.equal("F35", "H^r = U^T K, u_r = beta_r (v_r - sum_{i<r} u_i (k_i . k_r))", U.transpose() * K,
           H);
-  // Why: H^r = H^{r-1} + beta_r (v_r - H^{r-1} k_r) k_r^T, and H^{r-1} k_r = sum_{i<r} u_i (k_i .
-  // k_r).
+  // Why: H^r = H^{r-1} + beta_r (v_r - H^{r-1} k_r) k_r^T, and H^{r-1} k_r = sum_{i<r} u_i
+  // (k_i . k_r).
 
   // ## 5. The state after r steps, from the first one
 

@@ -5,8 +5,8 @@ namespace delta {
 
 // # Memory: a state against a cache
 //
-// Attention keeps the keys and values of every token, 2 B T H d numbers. A matrix state keeps
-// B H d_k d_v numbers and never grows. For short sequences the cache is smaller.
+// Attention keeps the keys and values of every token, 2 B T H d numbers. A matrix state keeps B H
+// d_k d_v numbers and never grows. For short sequences the cache is smaller.
 
 void memory(Derivation<Rational>& d) {
   using T = Rational;

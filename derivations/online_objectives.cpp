@@ -26,9 +26,9 @@ template <Ring T> void online_objectives(Derivation<T>& d) {
 
   // ## 1. A linear fit term: - 2 <M k, target>
   //
-  // |S* + E - S_0|^2 - |S* - S_0|^2 = 2 <S* - S_0, E> + |E|^2, and the fit term changes by
-  // -2 <E k, target> = -2 <E, target k^T>. The two linear terms cancel exactly when
-  // S* = S_0 + target k^T.
+  // |S* + E - S_0|^2 - |S* - S_0|^2 = 2 <S* - S_0, E> + |E|^2, and the fit term changes by -2 <E
+  // k, target> = -2 <E, target k^T>. The two linear terms cancel exactly when S* = S_0 + target
+  // k^T.
 
   const auto linear = [&](const Mat<T>& M, const Mat<T>& S_0, const Vec<T>& target) {
     return T(square(M - S_0) - T(2) * inner(M * k, target));

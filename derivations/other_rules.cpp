@@ -22,9 +22,9 @@ template <Ring T> void other_rules(Derivation<T>& d) {
 
   // ## 1. Mesa: recursive least squares
   //
-  // The best memory in hindsight minimises sum_i |S k_i - v_i|^2 + lambda |S|^2. It is H_kv (H_kk
-  // + lambda I)^{-1} with two states of linear attention. The claim: the delta rule that reads
-  // with k and writes along R_t k, R_t = (H_kk + lambda I)^{-1}, keeps exactly this S.
+  // The best memory in hindsight minimises sum_i |S k_i - v_i|^2 + lambda |S|^2. It is H_kv
+  // (H_kk + lambda I)^{-1} with two states of linear attention. The claim: the delta rule that
+  // reads with k and writes along R_t k, R_t = (H_kk + lambda I)^{-1}, keeps exactly this S.
 
   const T ridge(1);
   Mat<T> R = I, S = Mat<T>::Zero(d_v, d_k);  // R_0 = I / lambda
@@ -89,8 +89,8 @@ template <Ring T> void other_rules(Derivation<T>& d) {
   // ## 3. PaTH: transitions on the logits
   //
   // No state: the logit of the pair (i, j) is k_j^T P_{j+1} ... P_i q_i with P_t = I - beta_t w_t
-  // w_t^T, then softmax. All logits at once come from the UT transform:  tril(Q K^T) - tril(Q
-  // W^T) (I + L)^{-1} sl(B W K^T).
+  // w_t^T, then softmax. All logits at once come from the UT transform: tril(Q K^T) - tril(Q W^T)
+  // (I + L)^{-1} sl(B W K^T).
 
   const Mat<T> Wk = d.matrix(L, d_k);  // [L x d_k]  row t is w_t
   Mat<T> logits = Mat<T>::Zero(L, L);

@@ -83,7 +83,7 @@ template <Ring T> void per_value_beta(Derivation<T>& d) {
   d.shape("F63", "k delta^T is d_k x d_v, as stored",
           Mat<T>(k * delta.transpose()).rows() == stored.rows());
   d.shape("F63", "delta k^T is not, unless d_k = d_v",
-          d_k != d_v && Mat<T>(delta * k.transpose()).rows() != stored.rows());
+          (d_k == d_v) == (Mat<T>(delta * k.transpose()).rows() == stored.rows()));
 
   // A square state accepts it:
 

@@ -68,7 +68,7 @@ template <Ring T> void q_delta_chunk(Derivation<T>& d) {
         d.equal("F87", "while the state, which has no mask, is right",
                 gamma[c - 1] * S + Z.transpose() * K_out, S_tokens);
         d.shape("F86", "W S does not conform: W has d_k columns, S has d_v rows",
-                W.cols() != S.rows());
+                (W.cols() == S.rows()) == (d_k == d_v));
       }
       S = gamma[c - 1] * S + Z.transpose() * K_out;  // [d_v x d_k]
     }

@@ -70,8 +70,8 @@ void tracking(Derivation<Rational>& d) {
 
   // ## 3. Inside (0, 2) at every step, and no rate
   //
-  // beta a = 1 / (t + 2) contracts at every step, but sup |1 - beta a| = 1. Then (t + 2) e_t = (t
-  // + 1)(e_{t-1} + r), a telescope: without drift e_T = 2 e_0 / (T + 2), slower than any
+  // beta a = 1 / (t + 2) contracts at every step, but sup |1 - beta a| = 1. Then (t + 2)
+  // e_t = (t + 1)(e_{t-1} + r), a telescope: without drift e_T = 2 e_0 / (T + 2), slower than any
   // geometric rate; with a constant drift the error grows without bound.
 
   const T drift(3), start(5);

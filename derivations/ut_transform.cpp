@@ -5,10 +5,10 @@ namespace delta {
 
 // # The UT transform: C steps in a row become one triangular solve
 //
-// A chunk of C tokens of the delta rule multiplies the state by P = A_1 A_2 ... A_C with
-// A_i = I - beta_i k_i k_i^T, and adds H, what the values of the chunk have written. Both are
-// sums of outer products with the keys, P = I - W^T K and H = U^T K, and their coefficients come
-// from a recurrence in which every row needs all the rows above it:
+// A chunk of C tokens of the delta rule multiplies the state by P = A_1 A_2 ... A_C with A_i = I
+// - beta_i k_i k_i^T, and adds H, what the values of the chunk have written. Both are sums of
+// outer products with the keys, P = I - W^T K and H = U^T K, and their coefficients come from a
+// recurrence in which every row needs all the rows above it:
 //
 //     w_r = beta_r (k_r - sum_{i<r} w_i (k_i . k_r)),    u_r = beta_r (v_r - sum_{i<r} u_i (k_i .
 //     k_r)).

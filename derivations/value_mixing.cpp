@@ -62,9 +62,8 @@ template <Ring T> void value_mixing(Derivation<T>& d) {
 
   d.differs("F77", "the weights need not sum to 1", weights.sum(), T(1));
   if constexpr (ordered<T>) {
-    // Key (1, 0) is written, then key (1, 1) with beta = 1/2: the first evolved key becomes
-    // (1, 0) - 1/2 (1, 1) = (1/2, -1/2), and the probe (0, 1) reads the first value with weight
-    // -1/2.
+    // Key (1, 0) is written, then key (1, 1) with beta = 1/2: the first evolved key becomes (1,
+    // 0) - 1/2 (1, 1) = (1/2, -1/2), and the probe (0, 1) reads the first value with weight -1/2.
     Vec<T> k1(2), k2(2), q(2);
     k1 << T(1), T(0);
     k2 << T(1), T(1);

@@ -6,6 +6,7 @@ endfunction()
 file(REMOVE_RECURSE ${SITE} ${PAGES})
 file(MAKE_DIRECTORY ${SITE})
 run(${DOCS_PAGES} ${ROOT} ${PAGES}/docs)
+run(${DERIVE} --pages ${PAGES}/docs)
 
 # Doxygen's own header with the switch between light and dark.
 run(${DOXYGEN} -w html ${PAGES}/header.html ${PAGES}/footer.html ${PAGES}/style.css)

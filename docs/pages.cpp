@@ -117,7 +117,7 @@ std::map<fs::path, std::string> source_pages(const std::vector<fs::path>& files)
 
 /// For each label a link to the first line of each file that names it: \formula{F84}, a claim, or a comment `F84`.
 std::map<std::string, std::string> places(const fs::path& root, const std::set<std::string>& labels) {
-  static const std::regex label(R"(\\formula\{([^}]+)\}|\b(F[0-9]{2,3}|C-[a-z0-9-]+)\b)");
+  static const std::regex label(R"re(\\formula\{([^}]+)\}|\b(F[0-9]{2,3}b?|C-[a-z0-9-]+)\b|"([ED][0-9]{1,2})")re");
   const std::vector<fs::path> files = sources(root);
   std::map<fs::path, std::string> pages = source_pages(files);
   std::map<std::string, std::string> links;
@@ -128,7 +128,10 @@ std::map<std::string, std::string> places(const fs::path& root, const std::set<s
     for (std::string line; ++n, std::getline(in, line);)
       for (std::sregex_iterator m(line.begin(), line.end(), label), end; m != end; ++m) {
         const bool declared = (*m)[1].matched;
-        const std::string id = (*m)[declared ? 1 : 2], place = file.string() + ":" + std::to_string(n);
+        const std::string id = (*m)[declared          ? 1
+                                    : (*m)[2].matched ? 2
+                                                      : 3],
+                          place = file.string() + ":" + std::to_string(n);
         if (declared && !labels.contains(id)) throw std::runtime_error(place + ": docs/formulas.md has no " + id);
         if (!labels.contains(id) || !seen.insert(id).second) continue;
         std::ostringstream link;

@@ -58,6 +58,10 @@ Derivation<T>::Derivation(const Setup& setup, Listener& listener)
 template <Ring T> Index Derivation<T>::size(const std::string& name, Index small, Index real) {
   const auto chosen = setup_.sizes.find(name);
   const Index n = chosen != setup_.sizes.end() ? chosen->second : ordered<T> ? small : real;
+  if (n < small)
+    throw std::invalid_argument("--size " + name + "=" + std::to_string(n) +
+                                ": this derivation needs " + name +
+                                " >= " + std::to_string(small));
   listener_.sized(name, n);
   return n;
 }
@@ -119,10 +123,13 @@ bool Derivation<T>::differs(At id, std::string statement, const Mat<T>& wrong,
     return settle(id, Kind::NE, std::move(statement), true, "the shapes differ");
   for (Index i = 0; i < wrong.rows(); ++i)
     for (Index j = 0; j < wrong.cols(); ++j)
-      if (!(wrong(i, j) == right(i, j)))
+      if (!(wrong(i, j) == right(i, j))) {
+        const std::string entry =
+            "entry (" + std::to_string(i) + ", " + std::to_string(j) + "): ";
         return settle(id, Kind::NE, std::move(statement), true,
-                      "entry (" + std::to_string(i) + ", " + std::to_string(j) +
-                          "): " + text(wrong(i, j)) + ", should be " + text(right(i, j)));
+                      (wrong.size() > 1 ? entry : "") + text(wrong(i, j)) + ", should be " +
+                          text(right(i, j)));
+      }
   return settle(id, Kind::NE, std::move(statement), false, "they are equal");
 }
 

@@ -22,7 +22,7 @@ struct Entry {
 /// derivations/CMakeLists.txt.
 std::span<const Entry> derivations();
 
-/// The formula table, derivations/formulas.md, as text.
-std::string_view formula_table();
+/// derivations/coverage.txt: which kinds of claim each formula needs.
+std::string_view coverage_table();
 
 }  // namespace delta

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <sstream>
 
 namespace delta {
 namespace {
@@ -95,9 +96,34 @@ void Transcript::fence(bool open) {
   fenced_ = open;
 }
 
-/// Prose as it stands, code indented and dim. What draws and shows is not printed: its result is.
+/// Prose is wrapped anew; formulas that are set off, tables and headings stand as they are.
+void Transcript::print_paragraph() {
+  const auto joins = [](std::string_view word) {  // a sign belongs to what stands beside it
+    return word.size() <= 2 && word.find_first_of("=+-<>.*/") != word.npos && word != "-";
+  };
+  std::string line;
+  std::size_t breakable = 0;  // where the line may end
+  std::string last;
+  std::istringstream words(paragraph_);
+  for (std::string word; words >> word; last = word) {
+    if (!line.empty() && !joins(word) && !joins(last)) breakable = line.size();
+    line += (line.empty() ? "" : " ") + word;
+    if (line.size() > kWidth && breakable > 0) {
+      out_ << line.substr(0, breakable) << '\n';
+      line.erase(0, breakable + 1);
+      breakable = 0;
+    }
+  }
+  if (!line.empty()) out_ << line << '\n';
+  paragraph_.clear();
+}
+
+/// What draws, shows or checks is not printed unless asked for: its result is.
 void Transcript::print_line(unsigned line) {
   const std::string_view text = lines_[line - 1], bare = trimmed(text);
+  const bool prose_line =
+      bare.starts_with("// ") && !bare.starts_with("//     ") && !bare.starts_with("// #");
+  if (!prose_line && !paragraph_.empty()) print_paragraph();
   if (bare.empty()) {
     if (above_ != ' ') out_ << '\n';
     above_ = ' ';
@@ -106,24 +132,26 @@ void Transcript::print_line(unsigned line) {
   if (bare.starts_with("//")) {
     const std::string prose(bare.size() > 3 ? bare.substr(3) : "");
     fence(false);
-    if (above_ == 'c' || above_ == 'r') out_ << '\n';
-    if (prose.starts_with("# ") && !style_.markdown)
-      out_ << paint("1", prose.substr(2)) << '\n'
-           << paint("1", std::string(prose.size() - 2, '=')) << '\n';
-    else if (prose.starts_with("## ") && !style_.markdown)
-      out_ << '\n'
-           << paint("1", prose.substr(3)) << '\n'
-           << paint("1", std::string(prose.size() - 3, '-')) << '\n';
-    else
+    if (above_ == 'c' || above_ == 'r' || above_ == 'm') out_ << '\n';
+    if (prose_line)
+      paragraph_ += prose + ' ';
+    else if (prose.starts_with("# ") && style_.markdown)
+      out_ << prose << " {#derivation_" << name_ << "}\n";
+    else if (prose.starts_with("#") && !style_.markdown) {
+      const std::string title = prose.substr(prose.find(' ') + 1);
+      const bool whole = prose.starts_with("# ");
+      out_ << (whole ? "" : "\n") << paint("1", title) << '\n'
+           << paint("1", std::string(title.size(), whole ? '=' : '-')) << '\n';
+    } else
       out_ << prose << '\n';
     above_ = prose.empty() ? ' ' : 'p';
     return;
   }
-  if (bare.starts_with("const Index ") && bare.find("d.size(") != bare.npos) return;
-  if (bare.starts_with("d.show(") ||
-      (bare.starts_with("template <") && bare.find("(Derivation<T>& d) {") != bare.npos))
-    return;
-  if (above_ == 'p') out_ << '\n';
+  const bool head = (bare.starts_with("template <") || bare.starts_with("void ")) &&
+                    bare.find("& d) {") != bare.npos;
+  const bool sizes = bare.find("d.size(") != bare.npos, shows = bare.find("d.show(") != bare.npos;
+  if (head || (!style_.code && (sizes || shows))) return;
+  if (above_ == 'p' || above_ == 'm') out_ << '\n';
   fence(true);
   out_ << (style_.markdown ? "" : "    ")
        << paint("2",
@@ -132,19 +160,33 @@ void Transcript::print_line(unsigned line) {
   above_ = 'c';
 }
 
+/// The last line of the statement that begins here: its brackets are closed and a semicolon ends it.
 unsigned Transcript::end_of_statement(unsigned line) const {
-  while (line < lines_.size() && !trimmed(lines_[line - 1]).ends_with(";")) ++line;
+  int depth = 0;
+  bool quoted = false;
+  for (; line < lines_.size(); ++line) {
+    const std::string_view text = lines_[line - 1];
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == '"' && (i == 0 || text[i - 1] != '\\')) quoted = !quoted;
+      if (!quoted)
+        depth += (text[i] == '(' || text[i] == '{') - (text[i] == ')' || text[i] == '}');
+    }
+    if (depth <= 0 && trimmed(text).ends_with(";")) break;
+  }
   return line;
 }
 
 void Transcript::print_until(unsigned line) {
   for (; next_ <= std::min(line, last_); ++next_) print_line(next_);
+  print_paragraph();
 }
 
 void Transcript::shown(unsigned line, const std::vector<Picture>& pictures) {
-  if (line < next_) return;
-  print_until(line - 1);
-  next_ = end_of_statement(line) + 1;
+  if (!drawn_.insert(line).second) return;
+  if (line >= next_) {
+    print_until(style_.code ? end_of_statement(line) : line - 1);
+    next_ = end_of_statement(line) + 1;
+  }
   fence(false);
   if (above_ != ' ') out_ << '\n';
   if (style_.markdown) out_ << "```text\n";
@@ -163,7 +205,7 @@ void Transcript::shown(unsigned line, const std::vector<Picture>& pictures) {
   }
   flush();
   if (style_.markdown) out_ << "```\n";
-  above_ = 'r';
+  above_ = 'm';
 }
 
 void Transcript::claimed(const Claim& claim) {
@@ -175,6 +217,7 @@ void Transcript::claimed(const Claim& claim) {
     next_ = std::max(next_, end + 1);
   }
   fence(false);
+  if (above_ == 'm') out_ << '\n';
   const std::string mark = claim.holds ? paint("32", "holds") : paint("1;31", "FAILS");
   std::string line = claim.id + "  " + std::string(name(claim.kind)) + "  " + claim.statement;
   const std::size_t width = kWidth - 7;
@@ -193,6 +236,7 @@ void Transcript::claimed(const Claim& claim) {
          trimmed(lines_[next_ - 1]).starts_with("// Why")) {  // the reason stands below its claim
     do print_line(next_++);
     while (next_ <= last_ && trimmed(lines_[next_ - 1]).starts_with("//"));
+    print_paragraph();
   }
   if (style_.step) {
     out_ << paint("2", "[Enter]") << std::flush;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <iosfwd>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,18 +45,22 @@ class Transcript : public Record {
  private:
   void print_until(unsigned line);
   void print_line(unsigned line);
+  void print_paragraph();
   void fence(bool open);
   std::string paint(std::string_view code, const std::string& s) const;
   bool over_after(unsigned line) const;
   unsigned end_of_statement(unsigned line) const;
 
+  std::string_view name_;
   std::ostream& out_;
   Style style_;
   std::vector<std::string_view> lines_;
-  unsigned next_ = 1;    // the first line that is not printed yet
-  unsigned last_ = 0;    // the last line of the article
-  bool fenced_ = false;  // inside a code block (Markdown)
-  char above_ = 0;       // what the line above was: 'p'rose, 'c'ode, 'r'esult, ' ' blank
+  std::set<unsigned> drawn_;  // lines whose pictures have been shown
+  std::string paragraph_;     // prose that is not printed yet
+  unsigned next_ = 1;         // the first line that is not printed yet
+  unsigned last_ = 0;         // the last line of the article
+  bool fenced_ = false;       // inside a code block (Markdown)
+  char above_ = 0;  // what the line above was: 'p'rose, 'c'ode, 'r'esult, 'm'atrix, ' ' blank
 };
 
 }  // namespace delta

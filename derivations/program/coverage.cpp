@@ -2,38 +2,30 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
+#include "derivations/core/runs.hpp"
 #include "options.hpp"
-#include "runs.hpp"
 
 namespace delta {
 namespace {
 
-/// A row of the formula table.
+using Json = nlohmann::ordered_json;
+
+/// A row of the table: an id and the kinds of claim it needs.
 struct Formula {
-  std::string id, kinds, statement;
+  std::string id, kinds;
 };
 
 std::vector<Formula> formulas() {
   std::vector<Formula> all;
-  std::istringstream table{std::string(formula_table())};
+  std::istringstream table{std::string(coverage_table())};
   for (std::string line; std::getline(table, line);) {
-    if (!line.starts_with("| F") && !line.starts_with("| E") && !line.starts_with("| D"))
-      continue;
-    std::vector<std::string> cells(1);
-    for (std::size_t i = 2; i < line.size(); ++i)
-      if (line[i] == '\\' && line[i + 1] == '|')
-        cells.back() += line[++i];
-      else if (line[i] == '|')
-        cells.emplace_back();
-      else
-        cells.back() += line[i];
-    for (std::string& c : cells)
-      c = c.substr(std::min(c.find_first_not_of(' '), c.size())),
-      c.resize(c.find_last_not_of(' ') + 1);
-    all.push_back({cells[0], cells[1], cells[2]});
+    const std::size_t blank = line.find(' ');
+    if (!line.starts_with("#") && blank != line.npos)
+      all.push_back({line.substr(0, blank), line.substr(blank + 1)});
   }
   return all;
 }
@@ -60,11 +52,8 @@ int coverage(const DeriveOptions& o) {
       if (!kinds[f.id].contains(kind)) lacking += (lacking.empty() ? "" : " ") + kind;
     missing += !lacking.empty();
     if (o.json) {
-      rows.push_back({{"id", f.id},
-                      {"kinds", f.kinds},
-                      {"statement", f.statement},
-                      {"derivations", where[f.id]},
-                      {"missing", lacking}});
+      rows.push_back(
+          {{"id", f.id}, {"kinds", f.kinds}, {"derivations", where[f.id]}, {"missing", lacking}});
       continue;
     }
     std::string places;

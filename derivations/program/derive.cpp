@@ -3,13 +3,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
+#include "derivations/core/runs.hpp"
 #include "options.hpp"
-#include "runs.hpp"
 
 namespace delta {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 const Entry& find(const std::string& name) {
   std::string all;
@@ -25,36 +30,30 @@ std::map<std::string, Index> parsed(const std::vector<std::string>& sizes) {
   for (const std::string& s : sizes) {
     const std::size_t eq = s.find('=');
     const long n = eq == s.npos ? 0 : std::strtol(s.c_str() + eq + 1, nullptr, 10);
-    if (n < 1 || n > 4096)
-      throw DeriveUsage("--size expects NAME=N with N from 1 to 4096, as in C=8; got '" + s +
-                        "'");
+    if (n < 1 || n > 512)
+      throw DeriveUsage("--size expects NAME=N with N from 1 to 512, as in C=8; got '" + s + "'");
     out[s.substr(0, eq)] = n;
   }
   return out;
 }
 
-bool wanted(const Setup& setup, std::string_view scalar) {
-  return setup.scalar.empty() || setup.scalar == scalar;
-}
-
-}  // namespace
-
-std::vector<Run> run(const Entry& entry, const Setup& setup) {
-  std::vector<Run> runs;
-  if (wanted(setup, "rational")) {
-    Run& r = runs.emplace_back("rational", "the rationals");
-    Derivation<Rational> d(setup, r.record);
-    entry.over_rationals(d);
+/// Refuses a size that the derivation does not have, or that is too small for it, before anything is printed.
+void require_sizes(const Entry& entry, const Setup& setup) {
+  Record record;
+  Derivation<Rational> d(setup, record);
+  entry.over_rationals(d);
+  for (const auto& [name, n] : setup.sizes) {
+    std::string known;
+    bool found = false;
+    for (const auto& [own, size] : record.sizes) {
+      found = found || own == name;
+      known += (known.empty() ? "" : ", ") + own;
+    }
+    if (!found)
+      throw DeriveUsage("--size " + name + ": " + std::string(entry.name) +
+                        " has no such size; it has " + (known.empty() ? "none" : known));
   }
-  if (entry.over_field && wanted(setup, "gf61")) {
-    Run& r = runs.emplace_back("gf61", "GF(2^61 - 1)");
-    Derivation<Generic> d(setup, r.record);
-    entry.over_field(d);
-  }
-  return runs;
 }
-
-namespace {
 
 /// The chance that a false identity of this degree holds at a random point of the field.
 double chance(double degree) { return degree / static_cast<double>(GF61::p); }
@@ -100,34 +99,57 @@ Json to_json(const Entry& entry, const std::vector<Run>& runs) {
   return {{"name", entry.name}, {"title", entry.title()}, {"claims", claims}};
 }
 
-int walk(const Entry& entry, const DeriveOptions& o, const Setup& setup) {
+int walk(const Entry& entry, const DeriveOptions& o, const Setup& setup, std::ostream& out) {
   const Style style{.colour = !o.markdown && isatty(1),
                     .markdown = o.markdown,
                     .code = o.code || o.markdown,
                     .step = o.step};
-  Transcript t(entry, std::cout, style);
+  Transcript t(entry, out, style);
   const bool field = setup.scalar == "gf61" && entry.over_field;
   if (field) {
     Derivation<Generic> d(setup, t);
     entry.over_field(d);
   } else {
-    Derivation<Rational> d(setup, t);
+    const Setup telling = telling_seed(entry, setup);
+    Derivation<Rational> d(telling, t);
     entry.over_rationals(d);
   }
   t.finish();
-  std::cout << '\n';
+  out << '\n';
   std::vector<Run> runs{{field ? "gf61" : "rational", field ? "GF(2^61 - 1)" : "the rationals",
                          static_cast<const Record&>(t)}};
   Setup other = setup;
   other.scalar = "gf61";  // what was walked is not run again
-  if (!field && entry.over_field && wanted(setup, "gf61"))
+  if (!field && entry.over_field && setup.scalar.empty())
     runs.push_back(run(entry, other).front());
   bool good = true;
   for (const Run& r : runs) {
-    summarise(std::cout, r);
+    summarise(out, r);
     good = good && r.record.all_hold();
   }
   return good ? 0 : 1;
+}
+
+/// A page for each derivation, and one that lists them.
+int write_pages(const DeriveOptions& o, const Setup& setup) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  fs::create_directories(o.pages, failed);
+  DeriveOptions page = o;
+  page.markdown = true;
+  std::ofstream list(fs::path(o.pages) / "derivations.md");
+  if (!list)
+    throw DeriveUsage("--pages: cannot write into '" + o.pages +
+                      "'; expected a folder that can be written to");
+  list << "# Derivations {#derivations}\n\nEach is a program, printed here with what it computed "
+          "and checked.\n\n";
+  int status = 0;
+  for (const Entry& e : derivations()) {
+    std::ofstream file(fs::path(o.pages) / ("derivation_" + std::string(e.name) + ".md"));
+    status |= walk(e, page, setup, file);
+    list << "- @subpage derivation_" << e.name << '\n';
+  }
+  return status;
 }
 
 }  // namespace
@@ -140,6 +162,9 @@ int derive(const DeriveOptions& o) {
   if (chosen.empty())
     for (const Entry& e : derivations()) chosen.push_back(&e);
 
+  if (!setup.sizes.empty())
+    for (const Entry* e : chosen) require_sizes(*e, setup);
+  if (!o.pages.empty()) return write_pages(o, setup);
   if (o.json) {
     Json all = Json::array();
     bool good = true;
@@ -178,7 +203,7 @@ int derive(const DeriveOptions& o) {
     }
     return status;
   }
-  for (const Entry* e : chosen) status |= walk(*e, o, setup);
+  for (const Entry* e : chosen) status |= walk(*e, o, setup, std::cout);
   return status;
 }
 

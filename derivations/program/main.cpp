@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   app.add_flag("--all", o.all, "run every derivation, print one line each");
   app.add_flag("--json", o.json, "one JSON document on standard output");
   app.add_flag("--markdown", o.markdown, "the walk as a page");
+  app.add_option("--pages", o.pages, "write every walk as a page into this folder");
   app.add_flag("--coverage", o.coverage,
                "every formula and where it is claimed; fails if one is not");
   try {
@@ -28,7 +29,7 @@ int main(int argc, char** argv) {
     return o.coverage ? delta::coverage(o) : delta::derive(o);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
-  } catch (const delta::DeriveUsage& e) {
+  } catch (const std::invalid_argument& e) {
     std::cerr << "deltaref-derive: " << e.what() << '\n';
     return 2;
   }

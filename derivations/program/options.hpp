@@ -9,13 +9,14 @@
 namespace delta {
 
 /// Wrong usage: one line, exit status 2.
-struct DeriveUsage : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct DeriveUsage : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
 };
 
 struct DeriveOptions {
   std::vector<std::string> names;  ///< empty: all
   std::vector<std::string> sizes;  ///< "C=8"
+  std::string pages;               ///< a folder for one page a derivation
   Setup setup;
   bool step = false, code = false, json = false, markdown = false, all = false, coverage = false;
 };
