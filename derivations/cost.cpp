@@ -157,23 +157,23 @@ void cost(Derivation<Rational>& d) {
 
   // ## 4. Pseudo-values by sums, the whole sequence as one chunk, dense transitions
 
-  const auto by_sums =
-      [](Index L, Index width) {  // u_t needs k_i . k_t and a multiple of u_i, for every i < t
-        Counted::reset();
-        const Vec<N> k = Vec<N>::Ones(width);
-        Vec<N> u = Vec<N>::Ones(width);
-        for (Index t = 0; t < L; ++t)
-          for (Index i = 0; i < t; ++i) {
-            N overlap(0);
-            for (Index j = 0; j < width; ++j) overlap += k[j] * k[j];
-            for (Index j = 0; j < width; ++j) u[j] -= overlap * k[j];
-          }
-        return macs();
-      };
+  // u_t needs k_i . k_t and a multiple of u_i, for every i < t:
+
+  const auto by_sums = [](Index L, Index width) {
+    Counted::reset();
+    const Vec<N> k = Vec<N>::Ones(width);
+    Vec<N> u = Vec<N>::Ones(width);
+    for (Index t = 0; t < L; ++t)
+      for (Index i = 0; i < t; ++i) {
+        N overlap(0);
+        for (Index j = 0; j < width; ++j) overlap += k[j] * k[j];
+        for (Index j = 0; j < width; ++j) u[j] -= overlap * k[j];
+      }
+    return macs();
+  };
   d.counts("F32", "pseudo-values by sums: d L (L - 1) products at L = 64, d = 16",
            by_sums(64, 16), 16 * 64 * 63);
-  const double per_pair =
-      by_sums(64, 16) / (64 * 63 / 2) / 16;  // products per pair of tokens and channel
+  const double per_pair = by_sums(64, 16) / (64 * 63 / 2) / 16;  // products a pair and channel
   d.counts("F32", "at L = 1024, d = 128 that is twice the recurrence",
            per_pair * 128 * (1024. * 1023 / 2) / (1024 * recurrence), 2, 0.01);
   d.counts("F32", "at L = 8192 it is 16 times the recurrence",

@@ -42,8 +42,8 @@ template <Ring T> void expressiveness(Derivation<T>& d) {
     d.equal("D8", "with equality at beta = 1 and x = k",
             T(key.dot(key) - key.dot(key) * key.dot(key)), T(0));
   }
-  // Why: the eigenvalues are 1 and 1 - beta >= 0, and a product of matrices without a negative
-  // direction does not count modulo two: its iterates do not alternate.
+  // Why: the transition of the bit 1 has the eigenvalues 1 and 1 - beta >= 0, so its powers tend to a
+  // limit and never alternate. Parity must alternate for as long as ones arrive.
 
   // ## 2. Permutations
   //
@@ -62,8 +62,9 @@ template <Ring T> void expressiveness(Derivation<T>& d) {
   d.equal("D8", "two swaps make a 3-cycle: its cube is I", cycle * Mat<T>(cycle * cycle), I);
   d.differs("D8", "and it is no swap: its square is not I", cycle * cycle, I);
 
-  Mat<T> reached =
-      I;  // reverse all channels with swaps of neighbours, as a sorting network would
+  // Reversing all channels with swaps of neighbours, as a sorting network would:
+
+  Mat<T> reached = I;
   for (Index end = d_k; end-- > 0;)
     for (Index i = 0; i < end; ++i) reached = reached * swap(i, i + 1);
   Mat<T> reversal = Mat<T>::Zero(d_k, d_k);

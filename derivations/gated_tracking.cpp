@@ -46,8 +46,7 @@ template <Ring T> void gated_tracking(Derivation<T>& d) {
   // within |beta v| / (1 - alpha G). On one channel, k = x = 1, the new term is visible as a
   // bias: the error does not go to zero even for a target that never moves.
 
-  const T fixed =
-      (T(1) - alpha) * (T(1) - beta) / (T(1) - alpha * (T(1) - beta));  // e / v at rest
+  const T fixed = (T(1) - alpha) * (T(1) - beta) / (T(1) - alpha * (T(1) - beta));
   T s = T(1) - fixed;  // the state that reproduces itself, v = 1
   s = alpha * s + beta * (T(1) - alpha * s);
   d.equal("F97",

@@ -121,12 +121,12 @@ template <Ring T> void laws(Derivation<T>& d) {
 
   // ## 5. Symmetries
   //
-  // Rotating the key space rotates the state. Scaling the keys by c, beta by 1 / c^2 and the
-  // values by c scales nothing but S k = v: the state is unchanged.
+  // Rotating the key space rotates the state. Keys, queries and values times c with beta / c^2
+  // leave the state as it is.
 
   const Vec<T> w = d.vector(d_k);
-  const Mat<T> R =
-      Mat<T>::Identity(d_k, d_k) - (T(2) / w.dot(w)) * w * w.transpose();  // orthogonal
+  const Mat<T> I = Mat<T>::Identity(d_k, d_k);
+  const Mat<T> R = I - (T(2) / w.dot(w)) * w * w.transpose();  // orthogonal
   Sequence<T> turned = s;
   turned.K = s.K * R.transpose(), turned.Q = s.Q * R.transpose();
   d.equal("D10", "S_0 R^T, R k, R q: the state is S R^T", from(S0 * R.transpose(), turned),

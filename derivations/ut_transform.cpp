@@ -74,9 +74,8 @@ template <Ring T> void ut_transform(Derivation<T>& d) {
   // W and U have the same matrix on the left. T = (I + L)^{-1} B is found once, and then both are
   // products of matrices, which is what the hardware is good at.
 
-  const Mat<T> inverse =
-      solve_unit_lower<T>(L, I);  // [C x C]  (I + L)^{-1}, unit lower triangular
-  const Mat<T> TB = inverse * B;  // [C x C]  T
+  const Mat<T> inverse = solve_unit_lower<T>(L, I);  // [C x C]  (I + L)^{-1}
+  const Mat<T> TB = inverse * B;                     // [C x C]  T
   d.show("(I + L)^{-1}", inverse);
 
   d.equal("F38", "(I + L) (I + L)^{-1} = I", (I + L) * inverse, I);
