@@ -63,26 +63,27 @@ template <Ring T> void gated_step(Derivation<T>& d) {
   // Write m values under orthonormal keys. To forget them all the delta rule must be told m
   // times, one key at a time; a decay of zero does it at once, but cannot spare any.
 
-  const Index m = std::min<Index>(d_k, 6);
-  const Vec<T> w = d.vector(d_k);
-  const Mat<T> keys = I - (T(2) / w.dot(w)) * w * w.transpose();  // rows: orthonormal, rational
+  const Index m = std::min<Index>(d_k, 6);  // associations, in as many channels
+  const Vec<T> w = d.vector(m);
+  const Mat<T> keys = Mat<T>::Identity(m, m) -
+                      (T(2) / w.dot(w)) * w * w.transpose();  // rows: orthonormal, rational
   const Mat<T> values = d.matrix(m, d_v);
-  Mat<T> full = Mat<T>::Zero(d_v, d_k);
+  Mat<T> full = Mat<T>::Zero(d_v, m);
   for (Index i = 0; i < m; ++i) full += values.row(i).transpose() * keys.row(i);
 
   Mat<T> erased = full;
   Index steps = 0;
   for (Index i = 0; i < m; ++i) {
     d.differs("F70", "before its last delta step the memory is not empty", erased,
-              Mat<T>::Zero(d_v, d_k));
+              Mat<T>::Zero(d_v, m));
     const Vec<T> key = keys.row(i).transpose();
     erased -= (erased * key) * key.transpose();  // beta = 1, v = 0
     ++steps;
   }
   d.equal("F70", "m delta steps with v = 0 clear m orthonormal keys", erased,
-          Mat<T>::Zero(d_v, d_k));
+          Mat<T>::Zero(d_v, m));
   d.holds("F70", "each of the m steps removes one key", steps == m);
-  d.equal("F70", "one step with alpha = 0 clears all", T(0) * full, Mat<T>::Zero(d_v, d_k));
+  d.equal("F70", "one step with alpha = 0 clears all", T(0) * full, Mat<T>::Zero(d_v, m));
 
   // Erasing with the gate open is what pure decay cannot do: one key goes, the others stay whole.
 

@@ -121,20 +121,26 @@ template <Ring T> void laws(Derivation<T>& d) {
 
   // ## 5. Symmetries
   //
-  // Rotating the key space rotates the state. Keys, queries and values times c with beta / c^2
-  // leave the state as it is.
+  // Rotating the key space rotates the state. Keys, queries and values times c, with beta / c^2,
+  // leave the state as it is; here the other way round, c^2 beta without the factors, so that
+  // nothing is divided.
 
   const Vec<T> w = d.vector(d_k);
   const Mat<T> I = Mat<T>::Identity(d_k, d_k);
   const Mat<T> R = I - (T(2) / w.dot(w)) * w * w.transpose();  // orthogonal
   Sequence<T> turned = s;
   turned.K = s.K * R.transpose(), turned.Q = s.Q * R.transpose();
-  d.equal("D10", "S_0 R^T, R k, R q: the state is S R^T", from(S0 * R.transpose(), turned),
-          S * R.transpose());
+  Mat<T> straight = S0, rotated = S0 * R.transpose();
+  run<T>(straight, s, 0, 3);
+  run<T>(rotated, turned, 0, 3);
+  d.equal("D10", "S_0 R^T, R k, R q: the state is S R^T, after three tokens", rotated,
+          straight * R.transpose());
+
   const T c = d.integer();
-  Sequence<T> longer = s;
-  longer.K = c * s.K, longer.Q = c * s.Q, longer.V = c * s.V, longer.beta = s.beta / (c * c);
-  d.equal("D10", "c k, c q (so c x), c v, beta / c^2: the same state", from(S0, longer), S);
+  Sequence<T> longer = s, stronger = s;
+  longer.K = c * s.K, longer.Q = c * s.Q, longer.V = c * s.V, stronger.beta = c * c * s.beta;
+  d.equal("D10", "c k, c q (so c x), c v and beta: the same state as with c^2 beta",
+          from(S0, longer), from(S0, stronger));
 
   // A decay per channel is tied to the axes, and the rotation shows it:
 

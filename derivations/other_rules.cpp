@@ -29,7 +29,7 @@ template <Ring T> void other_rules(Derivation<T>& d) {
   const T ridge(1);
   Mat<T> R = I, S = Mat<T>::Zero(d_v, d_k);  // R_0 = I / lambda
   Mat<T> H_kk = Mat<T>::Zero(d_k, d_k), H_kv = S;
-  for (Index t = 0; t < std::min<Index>(L, 4); ++t) {
+  for (Index t = 0; t < 3; ++t) {
     const Vec<T> k = key(t), Rk = R * k;
     R -= Mat<T>(Rk * Rk.transpose()) / T(T(1) + k.dot(Rk));  // Sherman, Morrison
     const Vec<T> w = R * k;                                  // the write key

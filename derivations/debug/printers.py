@@ -78,6 +78,8 @@ def digits(x, count):
     if 0 <= e < 16:
         s = s.ljust(e + 1, '0')
         return sign + s[:e + 1] + ('.' + s[e + 1:] if len(s) > e + 1 else '')
+    if -5 < e < 0:
+        return sign + '0.' + '0' * (-e - 1) + s
     return sign + s[0] + ('.' + s[1:] if len(s) > 1 else '') + ('e%d' % e)
 
 
@@ -181,7 +183,11 @@ LARGEST = 16  # rows and columns shown
 def drawn(value):
     scalar, entries, rows, cols = matrix(value)
     known = scalar_of(scalar)
-    head = '[%d x %d] over %s' % (rows, cols, known[0] if known else str(scalar))
+    over = 'over ' + (known[0] if known else str(scalar))
+    if int(value.type.strip_typedefs().template_argument(2)) == 1:  # a vector lies on its side
+        shown = [number(row[0]) for row in entries[:LARGEST]] + (['...'] if rows > LARGEST else [])
+        return '[%d] %s:  %s' % (rows, over, '  '.join(shown))
+    head = '[%d x %d] %s' % (rows, cols, over)
     shown = [[number(x) for x in row[:LARGEST]] + (['...'] if cols > LARGEST else []) for row in entries[:LARGEST]]
     width = [max((len(row[j]) for row in shown), default=0) for j in range(len(shown[0]) if shown else 0)]
     lines = ['    ' + '  '.join(c.rjust(w) for c, w in zip(row, width)) for row in shown]

@@ -157,6 +157,8 @@ int write_pages(const DeriveOptions& o, const Setup& setup) {
 int derive(const DeriveOptions& o) {
   Setup setup = o.setup;
   setup.sizes = parsed(o.sizes);
+  if (!setup.scalar.empty() && setup.scalar != "rational" && setup.scalar != "gf61")
+    throw DeriveUsage("unknown scalar '" + setup.scalar + "'; expected rational or gf61");
   std::vector<const Entry*> chosen;
   for (const std::string& n : o.names) chosen.push_back(&find(n));
   if (chosen.empty())

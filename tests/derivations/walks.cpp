@@ -27,7 +27,7 @@ TEST_P(EveryDerivation, HoldsOverTheRationals) {
 }
 
 TEST_P(EveryDerivation, HoldsOverAPrimeFieldAtRealSizes) {
-  const std::vector<Run> runs = run(GetParam(), {.scalar = "gf61"});
+  const std::vector<delta::Run> runs = run(GetParam(), {.scalar = "gf61"});
   if (runs.empty()) GTEST_SKIP() << "needs an order, or is about printed numbers";
   expect_all_hold(runs[0].record);
   for (const Claim& c : runs[0].record.claims)
@@ -39,7 +39,7 @@ TEST_P(EveryDerivation, IsAnArticle) {
   EXPECT_LE(std::count(GetParam().source.begin(), GetParam().source.end(), '\n'), 250);
   std::ostringstream out;
   Transcript t(GetParam(), out, {});
-  const Setup setup;
+  const delta::Setup setup;
   Derivation<Rational> d(setup, t);
   GetParam().over_rationals(d);
   t.finish();
@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(All, EveryDerivation, testing::ValuesIn(derivations().b
 // ---- a wrong claim is caught --------------------------------------------------------------------------------------
 
 template <class T> struct Wrong : testing::Test {
-  Setup setup;
+  delta::Setup setup;
   Record record;
   Derivation<T> d{setup, record};
 };
@@ -87,7 +87,7 @@ TYPED_TEST(Wrong, OnceAmongMany) {  // one claim in a loop, wrong in one turn of
   EXPECT_FALSE(this->record.all_hold());
 }
 TEST(WrongBound, IsCaught) {
-  Setup setup;
+  delta::Setup setup;
   Record record;
   Derivation<Rational> d(setup, record);
   EXPECT_FALSE(d.at_most("F00", "2 <= 1", Rational(2), Rational(1)));
@@ -123,7 +123,7 @@ TEST(Generic, KnowsItsDegree) {
   EXPECT_TRUE(x / y * y == x);
 }
 TEST(Generic, AFalseIdentityIsFoundFalse) {
-  Setup setup;
+  delta::Setup setup;
   Record record;
   Derivation<Generic> d(setup, record);
   const Generic a = d.integer(), b = d.integer();
