@@ -69,7 +69,7 @@ bool Record::all_hold() const {
 }
 
 Transcript::Transcript(const Entry& entry, std::ostream& out, const Style& style)
-    : out_(out), style_(style) {
+    : name_(entry.name), out_(out), style_(style) {
   for (std::string_view rest = entry.source; !rest.empty();) {
     const std::size_t n = std::min(rest.find('\n'), rest.size());
     lines_.push_back(rest.substr(0, n));
@@ -218,19 +218,23 @@ void Transcript::claimed(const Claim& claim) {
   }
   fence(false);
   if (above_ == 'm') out_ << '\n';
-  const std::string mark = claim.holds ? paint("32", "holds") : paint("1;31", "FAILS");
-  std::string line = claim.id + "  " + std::string(name(claim.kind)) + "  " + claim.statement;
-  const std::size_t width = kWidth - 7;
-  out_ << (style_.markdown ? "> **" + std::string(claim.holds ? "holds" : "FAILS") + "** "
-                           : mark + "  ");
-  for (std::string indent; !line.empty(); indent = std::string(7, ' ')) {  // wrapped at blanks
-    std::size_t n = line.size() <= width ? line.size() : line.rfind(' ', width);
-    if (n == line.npos) n = line.size();
-    out_ << indent << line.substr(0, n) << '\n';
-    line.erase(0, std::min(n + 1, line.size()));
+  const std::string verdict = claim.holds ? "holds" : "FAILS", kind(name(claim.kind));
+  const bool detailed = !claim.detail.empty() && claim.kind != Kind::Q;
+  if (style_.markdown) {
+    out_ << "\n**" << verdict << "** " << claim.id << ' ' << kind << " `" << claim.statement
+         << '`' << (detailed ? "; `" + claim.detail + "`" : "") << "\n";
+  } else {
+    const std::size_t width = kWidth - 7;
+    std::string line = claim.id + "  " + kind + "  " + claim.statement;
+    out_ << paint(claim.holds ? "32" : "1;31", verdict) << "  ";
+    for (std::string indent; !line.empty(); indent = std::string(7, ' ')) {  // wrapped at blanks
+      std::size_t n = line.size() <= width ? line.size() : line.rfind(' ', width);
+      if (n == line.npos) n = line.size();
+      out_ << indent << line.substr(0, n) << '\n';
+      line.erase(0, std::min(n + 1, line.size()));
+    }
+    if (detailed) out_ << std::string(7, ' ') << claim.detail << '\n';
   }
-  if (!claim.detail.empty() && claim.kind != Kind::Q)
-    out_ << (style_.markdown ? "> " : std::string(7, ' ')) << claim.detail << '\n';
   above_ = 'r';
   while (next_ <= last_ &&
          trimmed(lines_[next_ - 1]).starts_with("// Why")) {  // the reason stands below its claim
