@@ -13,11 +13,9 @@
 
 namespace delta {
 
-/// \name Products
-/// Eigen compiles a product anew in every file that has one. These are compiled once, in
-/// derivation.cpp, for matrices and their transposes; overload resolution prefers them to
-/// Eigen's.
-/// @{
+/// \cond
+// Eigen compiles a product anew in every file that has one. These are compiled once, in
+// derivation.cpp, for matrices and their transposes; overload resolution prefers them to Eigen's.
 template <class T>
 concept Drawn = std::same_as<T, Rational> || std::same_as<T, Generic>;
 template <class T> using Transposed = Eigen::Transpose<const Mat<T>>;
@@ -25,7 +23,7 @@ template <Drawn T> Mat<T> operator*(const Mat<T>& A, const Mat<T>& B);
 template <Drawn T> Mat<T> operator*(const Mat<T>& A, const Transposed<T>& B);
 template <Drawn T> Mat<T> operator*(const Transposed<T>& A, const Mat<T>& B);
 template <Drawn T> Vec<T> operator*(const Mat<T>& A, const Vec<T>& x);
-/// @}
+/// \endcond
 
 /// What the command line can choose.
 struct Setup {
@@ -34,11 +32,12 @@ struct Setup {
   std::string scalar;  ///< "rational" or "gf61"; empty: both
 };
 
-/// A number as it is printed: fractions for rationals, the residue of least magnitude for the
-/// prime field.
+/// \cond
+// A number as it is printed: fractions for rationals, the residue of least magnitude for the field.
 std::string text(const Rational&);
 std::string text(const Generic&);
 std::string text(double);
+/// \endcond
 
 /// The numbers that have an order: over them, inequalities can be claimed.
 template <class T> inline constexpr bool ordered = Real<T>;

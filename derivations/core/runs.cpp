@@ -34,7 +34,7 @@ Setup telling_seed(const Entry& entry, const Setup& setup) {
   return told_apart(entry, setup).first;
 }
 
-std::vector<Run> run(const Entry& entry, const Setup& setup) {
+std::vector<Run> runs_of(const Entry& entry, const Setup& setup) {
   std::vector<Run> runs;
   if (setup.scalar != "gf61")
     runs.push_back({"rational", "the rationals", told_apart(entry, setup).second});

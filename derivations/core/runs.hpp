@@ -12,7 +12,7 @@ struct Run {
 };
 
 /// Over every scalar that the derivation has and the setup allows.
-std::vector<Run> run(const Entry& entry, const Setup& setup);
+std::vector<Run> runs_of(const Entry& entry, const Setup& setup);
 
 /// Small integers can make a wrong form agree with the right one by accident, which proves nothing. Returns the setup
 /// with the next seed whose numbers tell all such pairs apart; the setup itself if there is none, or if something else

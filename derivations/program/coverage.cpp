@@ -37,7 +37,7 @@ int coverage(const DeriveOptions& o) {
       kinds;  // id -> derivations, id -> kinds claimed
   bool good = true;
   for (const Entry& e : derivations())
-    for (const Run& r : run(e, o.setup))
+    for (const Run& r : runs_of(e, o.setup))
       for (const Claim& c : r.record.claims) {
         where[c.id].insert(std::string(e.name));
         kinds[c.id].insert(std::string(name(c.kind)));

@@ -121,7 +121,7 @@ int walk(const Entry& entry, const DeriveOptions& o, const Setup& setup, std::os
   Setup other = setup;
   other.scalar = "gf61";  // what was walked is not run again
   if (!field && entry.over_field && setup.scalar.empty())
-    runs.push_back(run(entry, other).front());
+    runs.push_back(runs_of(entry, other).front());
   bool good = true;
   for (const Run& r : runs) {
     summarise(out, r);
@@ -171,7 +171,7 @@ int derive(const DeriveOptions& o) {
     Json all = Json::array();
     bool good = true;
     for (const Entry* e : chosen) {
-      const std::vector<Run> runs = run(*e, setup);
+      const std::vector<Run> runs = runs_of(*e, setup);
       for (const Run& r : runs) good = good && r.record.all_hold();
       all.push_back(to_json(*e, runs));
     }
@@ -187,7 +187,7 @@ int derive(const DeriveOptions& o) {
   if (o.all) {
     for (const Entry* e : chosen) {
       const auto start = std::chrono::steady_clock::now();
-      const std::vector<Run> runs = run(*e, setup);
+      const std::vector<Run> runs = runs_of(*e, setup);
       std::size_t claims = 0;
       bool good = true;
       for (const Run& r : runs)

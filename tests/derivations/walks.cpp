@@ -23,11 +23,12 @@ class EveryDerivation : public testing::TestWithParam<Entry> {
 };
 
 TEST_P(EveryDerivation, HoldsOverTheRationals) {
-  for (std::uint64_t seed : {1, 2, 3}) expect_all_hold(run(GetParam(), {.seed = seed, .scalar = "rational"})[0].record);
+  for (std::uint64_t seed : {1, 2, 3})
+    expect_all_hold(runs_of(GetParam(), {.seed = seed, .scalar = "rational"})[0].record);
 }
 
 TEST_P(EveryDerivation, HoldsOverAPrimeFieldAtRealSizes) {
-  const std::vector<delta::Run> runs = run(GetParam(), {.scalar = "gf61"});
+  const std::vector<delta::Run> runs = runs_of(GetParam(), {.scalar = "gf61"});
   if (runs.empty()) GTEST_SKIP() << "needs an order, or is about printed numbers";
   expect_all_hold(runs[0].record);
   for (const Claim& c : runs[0].record.claims)
@@ -102,12 +103,12 @@ TEST(TellingSeed, RejectsAnErratumThatIsAlwaysRight) {  // no seed can tell a th
                      const Rational x = d.integer();
                      d.differs("E00", "x differs from x", x, x);
                    }};
-  EXPECT_FALSE(run(same, {})[0].record.all_hold());
+  EXPECT_FALSE(runs_of(same, {})[0].record.all_hold());
   const Entry sometimes{"sometimes", "", [](Derivation<Rational>& d) {
                           const Rational x = d.integer(), y = d.integer();
                           d.differs("E00", "x differs from y", x, y);
                         }};
-  for (std::uint64_t seed = 1; seed < 40; ++seed) EXPECT_TRUE(run(sometimes, {.seed = seed})[0].record.all_hold());
+  for (std::uint64_t seed = 1; seed < 40; ++seed) EXPECT_TRUE(runs_of(sometimes, {.seed = seed})[0].record.all_hold());
 }
 TEST(NoClaims, IsNoSuccess) { EXPECT_FALSE(Record().all_hold()); }
 
