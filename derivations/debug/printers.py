@@ -283,6 +283,13 @@ class Claim(gdb.Command):
                 print('  %s: %s' % (s.name, e))
 
 
+class Returned(gdb.FinishBreakpoint):
+    """Back in the derivation, on the line of the claim, where `next`, `print W` and `list` are at home."""
+
+    def stop(self):
+        return True
+
+
 class AtClaim(gdb.Breakpoint):
     """Stops at every claim, or at those of one id: break-at-claim F37."""
 
@@ -295,7 +302,14 @@ class AtClaim(gdb.Breakpoint):
         if self.only and string(claim['id']) != self.only:
             return False
         gdb.execute('claim')
-        return True
+        called, derivation = gdb.newest_frame(), derivation_frame()
+        while derivation is not None and called.older() is not None and called.older() != derivation:
+            called = called.older()
+        try:
+            Returned(called, internal=True)
+            return False
+        except ValueError:  # inlined: there is nothing to return from
+            return True
 
 
 class BreakAtClaim(gdb.Command):

@@ -37,7 +37,7 @@ expect "$work/scalars" '0x3f80 1  0xbdcd -0.100097656'
 expect "$work/scalars" '0x3e00 1.5'
 
 # Claims: the first stop, one formula only, and a core dump taken there.
-gdb -batch -nx -x derivations/debug/gdbinit -ex run -ex 'break-at-claim F38' -ex continue \
+gdb -batch -nx -x derivations/debug/gdbinit -ex run -ex 'break-at-claim F38' -ex continue -ex 'print solved' -ex next \
   -ex "generate-core-file $work/core" "$subject" >"$work/claims" 2>&1
 expect "$work/claims" 'F37  holds  (I + L) W = B K'
 expect "$work/claims" 'at ut_transform.cpp:'
@@ -45,8 +45,11 @@ expect "$work/claims" 'K = [4 x 3] over Q'
 expect "$work/claims" 'W = [4 x 3] over Q'
 expect "$work/claims" 'F38  holds  forward substitution returns W'
 
+expect "$work/claims" '$1 = [4 x 3] over Q'
+expect "$work/claims" 'product_of_diagonal'
+
 gdb -batch -nx -x derivations/debug/gdbinit -ex claim "$subject" "$work/core" >"$work/dump" 2>&1
-expect "$work/dump" 'F38  holds  forward substitution returns W'
+expect "$work/dump" 'at ut_transform.cpp:'
 expect "$work/dump" 'L = [4 x 4] over Q'
 
 # Stepping over the lines of a derivation, into whatever is called, never lands in a library.
