@@ -23,7 +23,7 @@ void tracking(Derivation<Rational>& d) {
   // t = 1, e_0 and r_1 are not defined; here the sample 0 is drawn like the others.
 
   T rho(0), r(0);
-  std::vector<T> e, magnitudes;
+  std::vector<T> e;
   Mat<T> S = d.matrix(1, d_k);              // [1 x d_k]
   Vec<T> x = d.unit(d_k), v = d.vector(1);  // sample 0
   e.push_back((v - S * x)[0]);

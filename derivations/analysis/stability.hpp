@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reference/core/micro_step.hpp"
+#include "reference/forms/one_solve.hpp"
 
 namespace delta {
 
@@ -76,16 +77,20 @@ inline Certificate certificate(const std::vector<double>& alpha, const std::vect
   return c;
 }
 
-/// The growth of the state over a sequence, as it happened: the norm of the product of its
-/// transitions.
+/// P <- P times the transition of one step, whatever its decay and whenever it reads.
+inline void transit(Mat<double>& P, const MicroStep<double>& s) {
+  const Vec<double> p = s.p();  // [d_k]
+  const Vec<double> read = P * p;
+  s.d.decay_columns(P);
+  P -= read * s.y.transpose();
+}
+
+/// The growth of the state over a sequence, as it happened: the norm of the product of its transitions.
 inline double sequence_growth(const std::vector<MicroStep<double>>& steps) {
   if (steps.empty()) return 1;
   const Index d_k = steps.front().x.size();
   Mat<double> P = Mat<double>::Identity(d_k, d_k);
-  for (const MicroStep<double>& s : steps) {
-    s.d.decay_columns(P);
-    P -= s.beta * (P * s.x) * s.y.transpose();
-  }
+  for (const MicroStep<double>& s : steps) transit(P, s);
   return Eigen::JacobiSVD<Mat<double>>(P).singularValues()(0);
 }
 
@@ -121,6 +126,37 @@ inline InverseGrowth inverse_growth(const Mat<double>& L) {
   const Eigen::VectorXd sigma = Eigen::JacobiSVD<Mat<double>>(A).singularValues();
   g.condition = n ? sigma(0) / sigma(n - 1) : 1;
   return g;
+}
+
+/// All of it for one sequence of one head, of any rule.
+struct StreamAnalysis {
+  double least_factor = 1, largest_factor = 1;  ///< of 1 - beta y . x over the micro-steps
+  double largest_norm = 0;                      ///< of one micro-step's transition
+  Index worst_step = 0;                         ///< where
+  double product = 1;     ///< of those norms: an upper bound on the growth of any state
+  double growth = 1;      ///< the norm of the product of the transitions: what did happen
+  InverseGrowth inverse;  ///< the worst chunk
+};
+
+/// \param C  tokens per chunk, for what the solve with I + L amplifies
+inline StreamAnalysis analyse(const Stream<double>& stream, Index C) {
+  StreamAnalysis a;
+  for (std::size_t i = 0; i < stream.steps.size(); ++i) {
+    const MicroStep<double>& s = stream.steps[i];
+    const double factor = contraction_factor(s);
+    a.least_factor = i ? std::min(a.least_factor, factor) : factor;
+    a.largest_factor = i ? std::max(a.largest_factor, factor) : factor;
+    const double norm = s.d.scalar() && !s.pre_decay ? step_norm(s) : sequence_growth({s});
+    if (norm > a.largest_norm) a.largest_norm = norm, a.worst_step = static_cast<Index>(i);
+    a.product *= norm;
+  }
+  a.growth = sequence_growth(stream.steps);
+  one_solve<double>(stream, C, [&](const OneSolve<double>& chunk) {
+    const InverseGrowth g = inverse_growth(chunk.L);
+    a.inverse.largest_entry = std::max(a.inverse.largest_entry, g.largest_entry);
+    a.inverse.condition = std::max(a.inverse.condition, g.condition);
+  });
+  return a;
 }
 
 }  // namespace delta

@@ -80,5 +80,31 @@ TEST(InverseGrowth, OfIdenticalKeys) {
   EXPECT_NEAR(inverse_growth(Mat<double>::Constant(32, 32, 3)).largest_entry, 3221225472., 1);
 }
 
+TEST(Analysis, OfAStream) {  // the bound is above what happens, and the worst step is found where it was put
+  Random r(3);
+  Stream<double> stream;
+  for (int t = 0; t < 20; ++t) {
+    const Vec<double> k = unit(r, 4);
+    stream.steps.push_back({.d = 0.95, .x = k, .y = k, .v = Vec<double>::Zero(2), .beta = r.uniform(0.1, 1)});
+  }
+  stream.steps[7].x *= 3;
+  stream.Q = Mat<double>::Zero(20, 4), stream.S0 = Mat<double>::Zero(2, 4);
+  const StreamAnalysis a = analyse(stream, 8);
+  EXPECT_EQ(a.worst_step, 7);
+  EXPECT_LE(a.growth, a.product * (1 + 1e-12));
+  EXPECT_LT(a.least_factor, 1);
+  EXPECT_LE(a.largest_factor, 1);
+  EXPECT_GT(a.inverse.condition, 1);
+
+  Vec<double> channels(4);  // one decay per channel, read before the decay: the same function by another road
+  channels.setConstant(0.95);
+  Stream<double> other = stream;
+  for (MicroStep<double>& s : other.steps) s.d = channels, s.x *= 0.95, s.pre_decay = true;
+  const StreamAnalysis b = analyse(other, 8);
+  EXPECT_NEAR(a.growth, b.growth, 1e-12);
+  EXPECT_NEAR(a.largest_norm, b.largest_norm, 1e-12);
+  EXPECT_NEAR(a.inverse.condition, b.inverse.condition, 1e-9);
+}
+
 }  // namespace
 }  // namespace delta
