@@ -84,16 +84,5 @@ template <> struct Scalar<DoubleDouble> {
 }  // namespace delta
 
 template <> struct Eigen::NumTraits<delta::DoubleDouble> : Eigen::GenericNumTraits<delta::DoubleDouble> {
-  using Real = delta::DoubleDouble;
-  using NonInteger = delta::DoubleDouble;
-  using Nested = delta::DoubleDouble;
-  enum {
-    IsComplex = 0,
-    IsInteger = 0,
-    IsSigned = 1,
-    RequireInitialization = 1,
-    ReadCost = 2,
-    AddCost = 20,
-    MulCost = 12
-  };
+  enum { IsSigned = 1 };  // else Eigen takes every number for its own absolute value
 };

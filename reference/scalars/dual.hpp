@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <Eigen/Core>
 #include <ostream>
+#include <utility>
 
 #include "scalar.hpp"
 
@@ -45,18 +45,3 @@ template <class T> struct Scalar<Dual<T>> {
 };
 
 }  // namespace delta
-
-template <class T> struct Eigen::NumTraits<delta::Dual<T>> : Eigen::GenericNumTraits<delta::Dual<T>> {
-  using Real = delta::Dual<T>;
-  using NonInteger = delta::Dual<T>;
-  using Nested = delta::Dual<T>;
-  enum {
-    IsComplex = 0,
-    IsInteger = 0,
-    IsSigned = 0,
-    RequireInitialization = 1,
-    ReadCost = 2,
-    AddCost = 2,
-    MulCost = 6
-  };
-};

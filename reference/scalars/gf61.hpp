@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <Eigen/Core>
 #include <cstdint>
+#include <cstdlib>
 #include <ostream>
 
 #include "scalar.hpp"
 
 namespace delta {
-
-__extension__ using Wide = unsigned __int128;
 
 /// The prime field of p = 2^61 - 1 elements: exact arithmetic at the speed of machine words.
 /// A polynomial identity of degree D that is false holds at a uniformly random point with probability at most D/p
@@ -18,7 +16,7 @@ class GF61 {
   static constexpr std::uint64_t p = (std::uint64_t{1} << 61) - 1;
 
   constexpr GF61() = default;
-  constexpr GF61(int n) : r_(n < 0 ? p - std::uint64_t(-std::int64_t{n}) % p : std::uint64_t(n)) {}
+  constexpr GF61(int n) : r_(n < 0 ? p - std::uint64_t(-std::int64_t{n}) : std::uint64_t(n)) {}
   static constexpr GF61 from_residue(std::uint64_t r) {
     GF61 x;
     x.r_ = r % p;
@@ -50,6 +48,8 @@ class GF61 {
   }
 
  private:
+  __extension__ using Wide = unsigned __int128;
+
   static constexpr GF61 reduced(std::uint64_t r) {  // r < 2p
     GF61 x;
     x.r_ = r >= p ? r - p : r;
@@ -76,18 +76,3 @@ template <> struct Scalar<GF61> {
 };
 
 }  // namespace delta
-
-template <> struct Eigen::NumTraits<delta::GF61> : Eigen::GenericNumTraits<delta::GF61> {
-  using Real = delta::GF61;
-  using NonInteger = delta::GF61;
-  using Nested = delta::GF61;
-  enum {
-    IsComplex = 0,
-    IsInteger = 0,
-    IsSigned = 0,
-    RequireInitialization = 1,
-    ReadCost = 1,
-    AddCost = 2,
-    MulCost = 4
-  };
-};

@@ -116,16 +116,5 @@ template <class P> struct Scalar<Rounded<P>> {
 }  // namespace delta
 
 template <class P> struct Eigen::NumTraits<delta::Rounded<P>> : Eigen::GenericNumTraits<delta::Rounded<P>> {
-  using Real = delta::Rounded<P>;
-  using NonInteger = delta::Rounded<P>;
-  using Nested = delta::Rounded<P>;
-  enum {
-    IsComplex = 0,
-    IsInteger = 0,
-    IsSigned = 1,
-    RequireInitialization = 1,
-    ReadCost = 1,
-    AddCost = 6,
-    MulCost = 6
-  };
+  enum { IsSigned = 1 };  // else Eigen takes every number for its own absolute value
 };

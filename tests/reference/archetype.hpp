@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <Eigen/Core>
 #include <cstdint>
 
 #include "reference/core/ring.hpp"
@@ -8,7 +7,8 @@
 namespace delta {
 
 /// A scalar with nothing beyond Ring: the integers mod 2^64. It has zero divisors, so no division; no order, no abs, no
-/// conversion in or out but from a written integer, no stream operator. What compiles for it asks for no more.
+/// conversion in or out but from a written integer, no stream operator, nothing that Eigen is told of it. What compiles
+/// for it asks for no more.
 class Archetype {
  public:
   Archetype() = default;
@@ -32,19 +32,3 @@ class Archetype {
 };
 
 }  // namespace delta
-
-/// What Eigen itself asks of a scalar, for every scalar of the library: this, a default constructor, T(0) and T(1).
-template <> struct Eigen::NumTraits<delta::Archetype> : Eigen::GenericNumTraits<delta::Archetype> {
-  using Real = delta::Archetype;
-  using NonInteger = delta::Archetype;
-  using Nested = delta::Archetype;
-  enum {
-    IsComplex = 0,
-    IsInteger = 0,
-    IsSigned = 0,
-    RequireInitialization = 1,
-    ReadCost = 1,
-    AddCost = 1,
-    MulCost = 1
-  };
-};
