@@ -62,8 +62,8 @@ template <Ring T> struct Problem {
   Tensor<T> beta;    ///< [B, T, HV] or [B, T, HV, d_v]; empty: 1
   Tensor<T> alpha;   ///< [B, T, HV] or [B, T, HV, d_k], the decay itself; empty: 1
   Tensor<T> lambda;  ///< [B, T, HV]; empty: 0
-  std::vector<Tensor<T>>
-      inputs;              ///< the rule's further inputs in its order, [B, T, HV, extent] or [.., n_h - 1, extent]
+  /// The rule's further inputs, in its order: [B, T, HV, extent] or [B, T, HV, n_h - 1, extent].
+  std::vector<Tensor<T>> inputs;
   std::vector<Mat<T>> S0;  ///< [N * HV] of [d_v x d_k]; empty: 0
   T scale = T(1);          ///< multiplies q in the read-out only
 

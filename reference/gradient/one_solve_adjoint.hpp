@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <algorithm>
+#include <vector>
 
 #include "../forms/one_solve.hpp"
 #include "recurrent_adjoint.hpp"
@@ -19,11 +19,12 @@ template <Ring T> Mat<T> solve_unit_lower_transposed(const Mat<T>& L, Mat<T> B) 
 }
 
 /// The adjoint of the one-solve form, chunk by chunk in reverse: one transposed triangular solve a chunk, and the same
-/// matrices as the forward pass. With G the gradient with respect to the state at the chunk's end,
-/// \f[ \bar Z = A^\top \bar O + Y_{out} G^\top, \qquad (I + L)^\top \bar R = \bar Z, \qquad
-///     \bar L = -sl(\bar R Z^\top), \qquad \bar U = \bar R, \qquad \bar P = -\bar R S, \f]
-/// \f[ \bar A = \bar O Z^\top, \qquad \bar Q_{in} = \bar O S, \qquad \bar Y_{out} = Z G, \qquad
-///     \bar\Phi_j = \sum_i S_{ij} G_{ij}, \qquad \bar S = \bar O^\top Q_{in} + G\,\Phi - \bar R^\top \bar P_{in} \f]
+/// matrices as the forward pass. With dX for the gradient with respect to X, R for the right-hand side
+/// \f$ U - \bar P S^\top \f$ of the solve, and G for the gradient with respect to the state at the chunk's end,
+/// \f[ dZ = A^\top dO + Y_{out} G^\top, \qquad (I + L)^\top dR = dZ, \qquad
+///     dL = -\mathrm{sl}(dR\, Z^\top), \qquad dU = dR, \qquad d\bar P = -dR\, S, \f]
+/// \f[ dA = dO\, Z^\top, \qquad dQ_{in} = dO\, S, \qquad dY_{out} = Z G, \qquad
+///     d\Phi_j = \sum_i S_{ij} G_{ij}, \qquad dS = dO^\top Q_{in} + G\,\Phi - dR^\top \bar P \f]
 /// and what remains is to carry the adjoints of the decayed write keys back row by row, as they were carried forward.
 /// \param C  tokens per chunk, at least 1; the chunk states and R matrices R x d_k of one chunk are held at once
 /// \needs{+ - *}

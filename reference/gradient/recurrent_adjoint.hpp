@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <algorithm>
+#include <vector>
 
 #include "../forms/recurrent.hpp"
 
@@ -40,9 +41,11 @@ template <Ring T> MicroStep<T> adjoint(const MicroStep<T>& s, const Mat<T>& S, M
 }
 
 /// The adjoint of the recurrence: the tokens in reverse order. The state is kept at every C-th token, and between two
-/// of these it is computed again; nothing is divided by a decay, so alpha = 0 is no special case. \param dO  [T x d_v]
-/// gradient with respect to the outputs   \param dS  [d_v x d_k] with respect to the final state \param C   tokens
-/// between kept states, at least 1: T / C + m C states are held at once \needs{+ - *}
+/// of these it is computed again; nothing is divided by a decay, so alpha = 0 is no special case.
+/// \param dO  [T x d_v] gradient with respect to the outputs
+/// \param dS  [d_v x d_k] gradient with respect to the final state
+/// \param C   tokens between kept states, at least 1: about T / C + m C states are held at once
+/// \needs{+ - *}
 template <Ring T>
 StreamAdjoint<T> recurrent_adjoint(const Stream<T>& stream, const Mat<T>& dO, const Mat<T>& dS, Index C = 64) {
   const Index m = stream.m, tokens = stream.tokens();

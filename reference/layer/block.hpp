@@ -4,6 +4,7 @@
 
 #include "../forms/recurrent.hpp"
 #include "../rules/q_delta.hpp"
+#include "gates.hpp"
 #include "normalise.hpp"
 #include "rms_norm.hpp"
 #include "short_conv.hpp"

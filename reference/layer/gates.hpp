@@ -27,7 +27,7 @@ template <Real T> T softplus(const T& x) {
   return (negative ? T(0) : x) + T(log1p(T(exp(negative ? x : T(-x)))));
 }
 
-/// ln softplus(x): for so small an e^x that 1 + e^x rounds to 1 it is x, and softplus(x) itself need not exist.
+/// ln softplus(x). Where 1 + e^x rounds to 1 it is x, although softplus(x) itself may have underflowed to 0.
 /// \needs{exp log}
 template <Real T> T log_softplus(const T& x) {
   using std::exp, std::log;

@@ -6,8 +6,8 @@
 
 namespace delta {
 
-/// Where an implementation adds its epsilon. The four agree to eps/|x|^2 on ordinary vectors; on small ones they are
-/// four different functions (d = 128, eps = 1e-6, entries of 1e-3: `in_mean` is 29 % away from `in_sum`).
+/// Where an implementation adds its epsilon. On vectors of length about 1 the four agree to some d eps; on small ones
+/// they are four different functions (d = 128, eps = 1e-6, entries of 1e-3: `in_mean` is 29 % away from `in_sum`).
 enum class Eps {
   in_sum,   ///< x / sqrt(sum x^2 + eps): the delta-rule kernels
   in_mean,  ///< x / sqrt(sum x^2 + d eps): an RMS norm rescaled by 1/sqrt(d)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "../core/rule.hpp"
+#include "gated_delta.hpp"
 
 namespace delta {
 
@@ -26,20 +27,18 @@ struct gated_delta_channel {
       .strength = Strength::per_value,
       .aliases = aliases};
 
-  /// One value channel: the token's beta and v are those of the channel.
-  template <Ring T> static Steps<T> steps(const Token<T>& t) {
-    return {{.d = t.alpha, .x = t.k, .y = t.k, .v = t.v, .beta = t.beta}};
-  }
+  /// One value channel, whose beta and v are those of the token here: the gated delta rule with d_v = 1.
+  template <Ring T> static Steps<T> steps(const Token<T>& t) { return gated_delta::steps(t); }
 
-  template <Ring T> static Token<T> pullback(const Token<T>&, const Steps<T>& d, const Vec<T>& d_q) {
-    return {.q = d_q, .k = d[0].x + d[0].y, .v = d[0].v, .beta = d[0].beta, .alpha = d[0].d[0]};
+  template <Ring T> static Token<T> pullback(const Token<T>& t, const Steps<T>& d, const Vec<T>& d_q) {
+    return gated_delta::pullback(t, d, d_q);
   }
 
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
-    S *= t.alpha;                                                 // [d_v x d_k]
-    const Vec<T> delta = (t.v - S * t.k).cwiseProduct(t.beta_v);  // [d_v]
-    S += delta * t.k.transpose();                                 // [d_v x d_k]
-    return S * t.q;                                               // [d_v]
+    S *= t.alpha;                                               // [d_v x d_k]
+    const Vec<T> write = t.beta_v.cwiseProduct(t.v - S * t.k);  // [d_v]
+    S += write * t.k.transpose();                               // [d_v x d_k]
+    return S * t.q;                                             // [d_v]
   }
 };
 

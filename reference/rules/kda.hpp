@@ -7,8 +7,8 @@ namespace delta {
 /// Kimi Delta Attention: the gated delta rule with a decay of its own for every key channel.
 /// \f[ S_t = S_{t-1}\,\mathrm{diag}(\alpha_t)(I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top,
 ///     \qquad o_t = S_t q_t \f]
-/// Decay first, then predict from the decayed state, then write. Equal channels give `gated_delta`, beta k k^T = 0
-/// gives `gla`. `gdn2` splits its beta into an erase gate and a write gate.
+/// Decay first, then predict from the decayed state, then write. Equal channels give `gated_delta`; without its erase,
+/// and with beta v for v, it is `gla`. `gdn2` splits its beta into an erase gate and a write gate.
 /// \formula{C-kda}
 /// \source{Kimi Team 2025, Kimi Linear, arXiv:2510.26692; its state is S^T}
 /// \needs{+ - *}

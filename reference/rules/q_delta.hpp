@@ -8,11 +8,12 @@ namespace delta {
 /// \f[ S_t = \alpha_t S_{t-1} (I - \beta_t x_t k_t^\top) + \beta_t v_t k_t^\top, \qquad x_t = k_t + \lambda_t q_t,
 ///     \qquad o_t = S_t q_t \f]
 /// Three roles: x predicts, k writes, q reads out. lambda = 0 is `gated_delta`, and with alpha = 1 `delta`. The
-/// feedback term \f$ \lambda S q \f$ is read from the decayed state, as S k is. It is no gradient descent on \f$
-/// \tfrac12 |S x - v|^2 \f$, which would write along x. For unit keys and queries, \f$ 0 < \lambda < 1 \f$ and \f$ 0
-/// < \beta \le 1 \f$ give \f$ 0 < \beta\, x \cdot k < 2 \f$, so that the error of each token shrinks; the state may
-/// grow all the same, as the erase \f$ x k^\top \f$ is not symmetric. lambda is a sigmoid of the input, one number
-/// per head (`sigmoid_gate` in reference/layer/gates.hpp).
+/// feedback term \f$ \lambda S q \f$ is read from the decayed state, as S k is. It is no gradient descent on
+/// \f$ \tfrac12 |S x - v|^2 \f$, which would write along x. lambda is a sigmoid of the input, one number per head
+/// (`sigmoid_gate` in reference/layer/gates.hpp).
+///
+/// For unit keys and queries, 0 < lambda < 1 and 0 < beta <= 1 give \f$ 0 < \beta\, x \cdot k < 2 \f$, so that the
+/// error of each token shrinks; the state may grow all the same, as the erase \f$ x k^\top \f$ is not symmetric.
 /// \formula{F72} \formula{F73} \formula{F90}
 /// \source{Q-Delta, arXiv:2606.08804, Sec. 3}
 /// \needs{+ - *}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "../core/rule.hpp"
+#include "mamba2.hpp"
 
 namespace delta {
 
@@ -23,12 +24,10 @@ struct retnet {
                                  .forget = Forget::per_head,
                                  .aliases = aliases};
 
-  template <Ring T> static Steps<T> steps(const Token<T>& t) {
-    return {{.d = t.alpha, .x = Vec<T>::Zero(t.k.size()), .y = t.k, .v = t.v}};
-  }
+  template <Ring T> static Steps<T> steps(const Token<T>& t) { return mamba2::steps(t); }
 
-  template <Ring T> static Token<T> pullback(const Token<T>&, const Steps<T>& d, const Vec<T>& d_q) {
-    return {.q = d_q, .k = d[0].y, .v = d[0].v, .alpha = d[0].d[0]};
+  template <Ring T> static Token<T> pullback(const Token<T>& t, const Steps<T>& d, const Vec<T>& d_q) {
+    return mamba2::pullback(t, d, d_q);
   }
 
   template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
