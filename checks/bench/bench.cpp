@@ -4,11 +4,11 @@
 #include <chrono>
 #include <cstdio>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "checks/core/families.hpp"
 #include "checks/core/measure.hpp"
+#include "checks/core/parallel_for.hpp"
 
 namespace delta {
 namespace {
@@ -28,14 +28,8 @@ double median_seconds(int repeats, const auto& f) {
 /// Every head of a problem through one form, heads shared out over the cores.
 Result<double> compute_parallel(const Rule& rule, const Form<double>& form, Index C, const Problem<double>& p) {
   Result<double> out(p.shape.HV);
-  auto heads = [&](Index first, Index step) {
-    for (Index j = first; j < p.shape.HV; j += step)
-      out[j] = form.run(stream<double>(rule.info, rule.over<double>(), p, 0, j), C);
-  };
-  const Index threads = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::jthread> team;
-  for (Index i = 0; i < threads; ++i) team.emplace_back(heads, i, threads);
-  team.clear();  // joins
+  parallel_for(p.shape.HV, cores(),
+               [&](Index j) { out[j] = form.run(stream<double>(rule.info, rule.over<double>(), p, 0, j), C); });
   return out;
 }
 
@@ -48,8 +42,8 @@ int main(int argc, char** argv) {
   const Shape shape{.T = 4096, .H = 4, .HV = 4, .d_k = 128, .d_v = 128, .offsets = {}};
   const Rule& rule = *find_rule("gated_delta");
   const Problem<double> p = draw(rule.info, *find_family("gate_half"), shape, 1);
-  std::printf("{\"T\": %td, \"H\": %td, \"d\": %td, \"threads\": %u, \"seconds\": {", shape.T, shape.H, shape.d_k,
-              std::thread::hardware_concurrency());
+  std::printf("{\"T\": %td, \"H\": %td, \"d\": %td, \"threads\": %d, \"seconds\": {", shape.T, shape.H, shape.d_k,
+              cores());
   const char* separator = "";
   for (const Form<double>& form : kForms<double>) {
     if (form.id == "parallel" || form.id == "scan") continue;  // quadratic in T, cubic in d: not for long sequences

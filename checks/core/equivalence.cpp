@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <sstream>
 #include <thread>
 
 #include "checks/core/measure.hpp"
+#include "checks/core/parallel_for.hpp"
 
 namespace delta {
 namespace {
@@ -31,10 +33,7 @@ constexpr Format kWideDraws[] = {unbounded(19), unbounded(20), unbounded(21),
                                  unbounded(22), unbounded(23), unbounded(25)};
 constexpr double kIllPosed = 0.1;  // errors that large no longer grow in proportion to u
 
-std::span<const Format> draws_for(int p) {
-  if (p > kNarrow) return kWideDraws;
-  return kNarrowDraws;
-}
+std::span<const Format> draws_for(int p) { return p > kNarrow ? kWideDraws : kNarrowDraws; }
 
 /// Where two exact results first differ; empty if they are equal.
 template <Ring T> std::string difference(const Result<T>& want, const Result<T>& got) {
@@ -188,7 +187,7 @@ void in_order(std::size_t n, const std::function<R(std::size_t)>& work,
   std::condition_variable finished;
   std::vector<std::jthread> pool;
   std::exception_ptr error;
-  for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t)
+  for (int t = 0; t < cores(); ++t)
     pool.emplace_back([&] {
       for (std::size_t i; (i = next++) < n;) {
         std::optional<R> r;

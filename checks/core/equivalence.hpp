@@ -27,6 +27,7 @@ struct Row {
   std::string where;   ///< of a failure: first bad token and worst element
 
   bool of_law() const { return against != "paper"; }
+  std::string law() const { return against.substr(std::string_view("law: ").size()); }  ///< \pre of_law()
 };
 
 /// Names of the scalars, exact ones first, in the order of the table's columns.

@@ -362,13 +362,13 @@ Problem<double> draw(const RuleInfo& rule, const Family& f, const Size& size, st
         for (Index h = 0; h < z.HV; ++h) std::copy_n(p.k.at(b, t, z.key_head(h)), z.d_k, x.at(b, t, h));
     return x;
   };
-  for (const Input& i : rule.inputs) {
+  auto further = [&](const Input& i) {
     const Index rows = i.more ? z.n_h - 1 : 1, cols = z.width(i.extent);
-    const DrawNumber number = integers ? draws::one : i.like == Like::beta ? f.beta : draws::uniform;
-    p.inputs.push_back(i.like == Like::key     ? integers && !i.more ? k_again() : rows_like(f.keys, z.HV, rows, cols)
-                           : i.like == Like::value ? rows_like(f.values, z.HV, rows, cols)
-                                               : numbers_like(number, rows, cols));
-  }
+    if (i.like == Like::key) return integers && !i.more ? k_again() : rows_like(f.keys, z.HV, rows, cols);
+    if (i.like == Like::value) return rows_like(f.values, z.HV, rows, cols);
+    return numbers_like(integers ? draws::one : i.like == Like::beta ? f.beta : draws::uniform, rows, cols);
+  };
+  for (const Input& i : rule.inputs) p.inputs.push_back(further(i));
   if (f.state)
     for (Index lane = 0; lane < z.sequences() * z.HV; ++lane) {
       Mat<double> S(z.d_v, z.d_k);

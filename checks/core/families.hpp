@@ -4,9 +4,9 @@
 #include <span>
 #include <string_view>
 
-#include "checks/core/random.hpp"
 #include "checks/core/size.hpp"
 #include "reference/core/problem.hpp"
+#include "reference/core/random.hpp"
 
 namespace delta {
 

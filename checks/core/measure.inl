@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "checks/core/measure.hpp"
-#include "checks/core/random.hpp"
+#include "reference/core/random.hpp"
 #include "reference/gradient/gradient.hpp"
 #include "reference/scalars/convert.hpp"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "checks/core/parallel_for.hpp"
 #include "checks/core/ratio.hpp"
 #include "checks/mutants/mutants.hpp"
 #include "reference/forms/recurrent.hpp"
@@ -82,11 +83,11 @@ std::vector<Diagnosis> diagnose(const Subject& s, const std::vector<Errors>& err
            !(std::max(c.fit.o, c.fit.state) > 0.7 * std::max(right.o, right.state));
   };
   // The worst lane first: a mistake that does not fit there need not be tried on the others.
-  parallel(static_cast<Index>(all.size()), threads,
-           [&](Index i) { compare(s, all[i], worst, expected[static_cast<std::size_t>(worst)]); });
+  parallel_for(static_cast<Index>(all.size()), threads,
+               [&](Index i) { compare(s, all[i], worst, expected[static_cast<std::size_t>(worst)]); });
   std::erase_if(
       all, [&](const Candidate& c) { return !c.possible || !(explains_all(c) || explains_o(c) || explains_state(c)); });
-  parallel(static_cast<Index>(all.size()), threads, [&](Index i) {
+  parallel_for(static_cast<Index>(all.size()), threads, [&](Index i) {
     for (Index lane = 0; lane < s.lanes(); ++lane)
       if (lane != worst && all[i].possible) compare(s, all[i], lane, expected[static_cast<std::size_t>(lane)]);
   });

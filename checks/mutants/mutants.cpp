@@ -24,6 +24,12 @@ template <class F> void each_decay(S& s, F f) {
   each(s, [&](Step& m) { m.d.d = m.d.d.unaryExpr(f); });
 }
 
+/// v - S' k - lambda S q: the key reads the decayed state, the query's share the old one (y = k, x = k + lambda q).
+void read_query_undecayed(Step& m) {
+  m.x = m.d * m.y + (m.x - m.y);  // [d_k]
+  m.pre_decay = true;
+}
+
 bool has_decay(const S& s) {
   return std::ranges::any_of(s.steps, [](const Step& m) { return !m.d.none(); });
 }
@@ -31,32 +37,26 @@ bool square(const S& s) { return s.d_k() == s.d_v(); }
 bool square_from_state(const S& s) { return square(s) && !s.S0.isZero(0); }
 bool chunkable(const S& s) { return chunkwise_applies(s); }
 
-/// The recurrence, with a hook after every token that may edit the state.
-template <class F> O recurrence_with(const S& s, F after) {
+// ---------------------------------------------------------------- wrong recurrences
+
+/// The recurrence with something else than `apply` for a micro-step: edit(S, i) makes the i-th.
+template <class F> O recurrence_with(const S& s, F edit) {
   O out{Mat<double>(s.tokens(), s.d_v()), s.S0};
   for (Index t = 0; t < s.tokens(); ++t) {
-    for (Index i = s.m * t; i < s.m * (t + 1); ++i) apply(out.S, s.steps[i]);
-    after(out.S, t);
+    for (Index i = s.m * t; i < s.m * (t + 1); ++i) edit(out.S, i);
     out.O.row(t) = out.S * s.Q.row(t).transpose();
   }
   return out;
 }
 
-// ---------------------------------------------------------------- wrong recurrences
-
 /// alpha (S + beta (v - S x) y^T): the decay comes last.
 O decay_after_write(const S& s, Index) {
-  O out{Mat<double>(s.tokens(), s.d_v()), s.S0};
-  for (Index t = 0; t < s.tokens(); ++t) {
-    for (Index i = s.m * t; i < s.m * (t + 1); ++i) {
-      Step undecayed = s.steps[i];
-      undecayed.d = {};
-      apply(out.S, undecayed);
-      s.steps[i].d.decay_columns(out.S);
-    }
-    out.O.row(t) = out.S * s.Q.row(t).transpose();
-  }
-  return out;
+  return recurrence_with(s, [&](Mat<double>& state, Index i) {
+    Step undecayed = s.steps[i];
+    undecayed.d = {};
+    apply(state, undecayed);
+    s.steps[i].d.decay_columns(state);
+  });
 }
 
 /// o = S' q: the state is read after its decay and before the write.
@@ -76,49 +76,28 @@ O read_before_write(const S& s, Index) {
 
 /// S += beta y e^T: the outer product is the wrong way round.
 O outer_product_transposed(const S& s, Index) {
-  O out{Mat<double>(s.tokens(), s.d_v()), s.S0};
-  for (Index t = 0; t < s.tokens(); ++t) {
-    for (Index i = s.m * t; i < s.m * (t + 1); ++i) {
-      const Step& m = s.steps[i];
-      Mat<double> before = out.S;
-      m.d.decay_columns(out.S);
-      const Vec<double> e = m.v - (m.pre_decay ? before : out.S) * m.x;  // [d_v]
-      out.S += m.beta * m.y * e.transpose();
-    }
-    out.O.row(t) = out.S * s.Q.row(t).transpose();
-  }
-  return out;
-}
-
-/// v - S' k - lambda S q: the key reads the decayed state, the query's share the old one.
-O feedback_undecayed(const S& s, Index) {
-  O out{Mat<double>(s.tokens(), s.d_v()), s.S0};
-  for (Index t = 0; t < s.tokens(); ++t) {
-    for (Index i = s.m * t; i < s.m * (t + 1); ++i) {
-      Step m = s.steps[i];
-      m.x = m.d * m.y + (m.x - m.y);  // [d_k]  y = k and x = k + lambda q
-      m.pre_decay = true;
-      apply(out.S, m);
-    }
-    out.O.row(t) = out.S * s.Q.row(t).transpose();
-  }
-  return out;
+  return recurrence_with(s, [&](Mat<double>& state, Index i) {
+    const Step& m = s.steps[i];
+    const Mat<double> before = state;  // [d_v x d_k]
+    m.d.decay_columns(state);
+    const Vec<double> e = m.v - (m.pre_decay ? before : state) * m.x;  // [d_v]
+    state += m.beta * m.y * e.transpose();
+  });
 }
 
 O state_reset_at_chunk(const S& s, Index C) {
-  O out{Mat<double>(s.tokens(), s.d_v()), s.S0};
-  for (Index t = 0; t < s.tokens(); ++t) {
-    if (t > 0 && t % C == 0) out.S.setZero();
-    for (Index i = s.m * t; i < s.m * (t + 1); ++i) apply(out.S, s.steps[i]);
-    out.O.row(t) = out.S * s.Q.row(t).transpose();
-  }
-  return out;
+  return recurrence_with(s, [&](Mat<double>& state, Index i) {
+    if (i > 0 && i % (s.m * C) == 0) state.setZero();
+    apply(state, s.steps[i]);
+  });
 }
 
-/// The state in bf16, after every C-th token.
+/// The state in bf16, after every C-th token and after the last.
 O state_rounded(const S& s, Index C) {
-  return recurrence_with(s, [&](Mat<double>& state, Index t) {
-    if ((t + 1) % C == 0 || t + 1 == s.tokens()) state = state.unaryExpr([](double x) { return kBf16.round(x); });
+  return recurrence_with(s, [&](Mat<double>& state, Index i) {
+    apply(state, s.steps[i]);
+    if ((i + 1) % (s.m * C) == 0 || i + 1 == s.m * s.tokens())
+      state = state.unaryExpr([](double x) { return kBf16.round(x); });
   });
 }
 
@@ -242,7 +221,7 @@ const Mutant kMutants[] = {
      .concerns = chunkable},
     {.id = "feedback-undecayed",
      .what = "k reads S', lambda q reads S",
-     .form = feedback_undecayed,
+     .stream = [](S& s) { each(s, read_query_undecayed); },
      .concerns = has_decay},
     {.id = "lambda-missing", .what = "lambda = 0", .input = {.lambda_missing = true}},
     {.id = "write-along-x", .what = "e x^T for e k^T", .stream = [](S& s) { each(s, [](Step& m) { m.y = m.x; }); }},

@@ -121,7 +121,7 @@ class Table {
 /// The laws, one a line.
 class LawTable {
  public:
-  void add(const Row& r) { cells_[r.against.substr(5)].add(r); }
+  void add(const Row& r) { cells_[r.law()].add(r); }
   void print(std::ostream& out) const {
     if (cells_.empty()) return;
     out << "\nlaws, which need no reference" << pad("holds", 66) << pad("worst", 9) << '\n';
@@ -144,7 +144,7 @@ class LawTable {
 std::string reproducer(const Row& r) {
   std::string s = "./run check --rule " + r.rule + " --form " + r.form + " --family " + r.family + " --shape " +
                   r.shape + " --scalar " + r.scalar + " --seed " + std::to_string(r.seed);
-  return r.of_law() ? s + " --law " + r.against.substr(5) : s;
+  return r.of_law() ? s + " --law " + r.law() : s;
 }
 
 void print_failure(const Row& r) {

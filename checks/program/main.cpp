@@ -22,10 +22,10 @@ int main(int argc, char** argv) {
   c->add_flag("--quick", check.selection.quick, "one small shape");
   c->add_flag("--full", check.selection.full, "every length and head shape of the sweep")->excludes("--quick");
   c->add_flag("--json", check.json, "one JSON document on standard output");
-  c->add_flag("--list", check.list, "list rules, forms, families and scalars, and run nothing");
+  c->add_flag("--list", check.list, "list what can be chosen, with its reason, and run nothing");
 
   delta::RulesOptions rules;
-  CLI::App* r = app.add_subcommand("rules", "the rules, their formulas, and which forms each has");
+  CLI::App* r = app.add_subcommand("rules", "the rules, their formulas, and what each has: forms, a gradient");
   r->add_flag("--json", rules.json, "one JSON document on standard output");
 
   delta::VerifyOptions verify;

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <iostream>
-#include <thread>
 
+#include "checks/core/parallel_for.hpp"
 #include "checks/program/options.hpp"
 #include "checks/verify/verify.hpp"
 
 namespace delta {
 
 int verify_command(const VerifyOptions& options) {
-  const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   int status = 0;
   std::vector<FileVerdict> all;
   for (const std::string& file : options.files) {
-    const FileVerdict v = verify_file(file, options.dump, threads);
+    const FileVerdict v = verify_file(file, options.dump, cores());
     if (v.unreadable) {
       std::cerr << "deltaref: " << v.reason << '\n';
       status = 2;

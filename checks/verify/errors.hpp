@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The errors that verdicts are made of, and the threads that lanes are spread over.
+// The errors that verdicts are made of.
 #pragma once
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
-#include <thread>
-#include <vector>
 
 #include "reference/core/micro_step.hpp"
 
@@ -44,24 +40,5 @@ inline Errors errors(const Output<double>& want, const Output<double>& got) {
 inline void raise(Errors& to, const Errors& e) { to.o = std::max(to.o, e.o), to.state = std::max(to.state, e.state); }
 
 inline double ratio_of(double error, double expected) { return error == 0 ? 0 : error / expected; }
-
-/// Runs f(i) for i = 0 .. n - 1 on some threads; the first exception comes back.
-template <class F> void parallel(Index n, int threads, F f) {
-  std::atomic<Index> next{0};
-  std::atomic<bool> failed{false};
-  std::exception_ptr error;
-  auto work = [&] {
-    try {
-      for (Index i = next++; i < n && !failed; i = next++) f(i);
-    } catch (...) {
-      if (!failed.exchange(true)) error = std::current_exception();
-    }
-  };
-  std::vector<std::thread> pool;
-  for (int i = 1; i < std::min<Index>(threads, n); ++i) pool.emplace_back(work);
-  work();
-  for (std::thread& t : pool) t.join();
-  if (error) std::rethrow_exception(error);
-}
 
 }  // namespace delta

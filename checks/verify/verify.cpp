@@ -5,6 +5,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "checks/core/parallel_for.hpp"
 #include "checks/verify/errors.hpp"
 #include "checks/verify/rounded_chunk.hpp"
 #include "reference/forms/recurrent.hpp"
@@ -324,7 +325,7 @@ FileVerdict verify(const Dump& dump, const DumpOptions& options, int threads) {
   const Index certified = plan.certify_all ? s.lanes() : std::min<Index>(s.lanes(), threads);
 
   std::vector<Lane> lanes(static_cast<std::size_t>(s.lanes()));
-  parallel(s.lanes(), threads, [&](Index lane) {
+  parallel_for(s.lanes(), threads, [&](Index lane) {
     lanes[static_cast<std::size_t>(lane)] = judge_lane(plan, lane / z.HV, lane % z.HV, lane < certified);
   });
 

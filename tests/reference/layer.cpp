@@ -3,7 +3,7 @@
 // precision, or none at all.
 #include <gtest/gtest.h>
 
-#include "checks/core/random.hpp"
+#include "reference/core/random.hpp"
 #include "reference/forms/recurrent.hpp"
 #include "reference/layer/block.hpp"
 #include "reference/layer/hybrid.hpp"

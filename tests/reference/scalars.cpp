@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "checks/core/random.hpp"
+#include "reference/core/random.hpp"
 #include "reference/gradient/gradient.hpp"
 #include "reference/gradient/one_solve_adjoint.hpp"
 #include "reference/rules/gated_delta.hpp"

@@ -2,8 +2,8 @@
 #pragma once
 #include <gtest/gtest.h>
 
-#include "checks/core/random.hpp"
 #include "reference/core/micro_step.hpp"
+#include "reference/core/random.hpp"
 
 namespace delta {
 
