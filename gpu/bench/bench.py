@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Timings and accuracy of the kernels beside their peers, on the same inputs in the same process.
+
+Ours are called through the C interface of libdeltaref_gpu.so, peers through Python; both are captured in a CUDA graph
+first, so that only device time counts. Before each repetition the L2 cache is flushed. Median of many.
+"""
+import argparse
+import ctypes
+import json
+import math
+import statistics
+import sys
+
+import torch
+
+RULES = ["linear", "retnet", "mamba2", "delta", "gated_delta", "q_delta", "kda"]
+BF16, FP16, FP32, FP64 = range(4)
+TORCH = {BF16: torch.bfloat16, FP16: torch.float16, FP32: torch.float32, FP64: torch.float64}
+NAMES = {BF16: "bf16", FP16: "fp16", FP32: "fp32", FP64: "fp64"}
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("stride", ctypes.c_int64 * 3)]
+
+    @staticmethod
+    def of(x):
+        return Tensor() if x is None else Tensor(x.data_ptr(), (ctypes.c_int64 * 3)(*x.stride()[:3]))
+
+
+class Problem(ctypes.Structure):  # deltaref_gpu_problem
+    _fields_ = (
+        [(n, ctypes.c_int32) for n in ("rule", "dtype", "gate", "state_layout", "version", "qk_l2norm", "rows")]
+        + [(n, ctypes.c_int64) for n in ("B", "T", "H", "HV", "d_k", "d_v", "sequences")]
+        + [("cu_seqlens", ctypes.c_void_p), ("scale", ctypes.c_double), ("l2norm_eps", ctypes.c_double)]
+        + [(n, Tensor) for n in ("q", "k", "v", "o", "g", "beta", "lam")]
+        + [("initial_state", ctypes.c_void_p), ("final_state", ctypes.c_void_p), ("trace", ctypes.c_void_p * 10)]
+    )
+
+
+class Device(ctypes.Structure):
+    _fields_ = [("compute_capability", ctypes.c_int32), ("multiprocessors", ctypes.c_int32), ("shared", ctypes.c_int64)]
+
+
+class Plan(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_int32), ("chunk", ctypes.c_int32), ("rows", ctypes.c_int32),
+                ("stages", ctypes.c_int32),
+                ("slots", ctypes.c_int64), ("workspace", ctypes.c_uint64), ("reason", ctypes.c_char * 240)]
+
+
+class Kernels:
+    def __init__(self, path):
+        self.lib = ctypes.CDLL(path)
+        self.lib.deltaref_gpu_last_error.restype = ctypes.c_char_p
+        self.device = Device()
+        self.require(self.lib.deltaref_gpu_device(ctypes.byref(self.device), None, ctypes.c_size_t(0)))
+
+    def require(self, status):
+        if status:
+            raise RuntimeError(self.lib.deltaref_gpu_last_error().decode())
+
+    def call(self, x, version=0, rows=0):
+        """A function that launches; its result is (o, final state [B, HV, d_v, d_k])."""
+        q, k, v = x["q"], x["k"], x["v"]
+        B, T, H, d_k = q.shape
+        HV, d_v = v.shape[2:]
+        o = torch.empty_like(v)
+        wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+        S = torch.empty(B, HV, d_v, d_k, dtype=wide, device="cuda")
+        o.fill_(float("nan")), S.fill_(float("nan"))
+        p = Problem(rule=RULES.index(x["rule"]), dtype={t: d for d, t in TORCH.items()}[q.dtype], gate=0, state_layout=1,
+                    version=version, rows=rows, B=B, T=T, H=H, HV=HV, d_k=d_k, d_v=d_v, scale=x["scale"], q=Tensor.of(q),
+                    k=Tensor.of(k), v=Tensor.of(v), o=Tensor.of(o), g=Tensor.of(x["g"]), beta=Tensor.of(x["beta"]),
+                    lam=Tensor.of(x["lam"]), final_state=S.data_ptr())
+        if x["S0"] is not None:
+            p.initial_state = x["S0"].data_ptr()
+        plan = Plan()
+        self.require(self.lib.deltaref_gpu_plan(ctypes.byref(p), ctypes.byref(self.device), ctypes.byref(plan)))
+        workspace = torch.empty(max(plan.workspace, 1), dtype=torch.uint8, device="cuda")
+
+        def launch():
+            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            self.require(self.lib.deltaref_gpu_run(ctypes.byref(p), ctypes.c_void_p(workspace.data_ptr()),
+                                                   ctypes.c_size_t(workspace.numel()), stream))
+            return o, S
+
+        launch.keep = (x, o, S, workspace, p)
+        launch.plan = plan
+        return launch
+
+
+def inputs(rule, B, T, H, HV, d_k, d_v, gates="typical", dtype=BF16, seed=0, initial=True):
+    """Random inputs; a seed fixes them. Everything is drawn in fp64 and rounded once to the type that the kernels get."""
+    r = torch.Generator(device="cuda").manual_seed(seed)
+    normal = lambda *s: torch.randn(*s, generator=r, device="cuda", dtype=torch.float64)
+    uniform = lambda low, high, *s: low + (high - low) * torch.rand(*s, generator=r, device="cuda", dtype=torch.float64)
+    unit = lambda x: x / x.norm(dim=-1, keepdim=True)
+    low, high = {"typical": (0.001, 0.3), "slow": (1e-4, 1e-2), "strong": (2.0, 8.0), "repeated": (1e-4, 1e-2),
+                 "resets": (0.001, 0.3), "beta2": (0.001, 0.3), "decode": (0.001, 0.3)}[gates]
+    wide = (B, T, HV, d_k) if rule == "kda" else (B, T, HV)
+    g = -torch.exp(uniform(math.log(low), math.log(high), *wide)) if rule not in ("linear", "delta") else None
+    if gates == "resets" and g is not None:
+        g = torch.where(uniform(0, 1, *wide) < 0.05, torch.tensor(-math.inf, device="cuda", dtype=torch.float64), g)
+    q, k = unit(normal(B, T, H, d_k)), unit(normal(B, T, H, d_k))
+    beta = uniform(0, 2 if gates == "beta2" else 1, B, T, HV) if rule in RULES[3:] else None
+    if gates == "repeated":
+        k = k[:, :1].expand(B, T, H, d_k).contiguous()
+        beta = None if beta is None else torch.ones_like(beta)
+    lam = uniform(0.2, 0.5, B, T, HV) if rule == "q_delta" else None
+    S0 = normal(B, HV, d_v, d_k) if initial else None
+    to = lambda x, t: None if x is None else x.to(t)
+    t = TORCH[dtype]
+    f = torch.float64 if dtype == FP64 else torch.float32
+    return {"rule": rule, "q": to(q, t), "k": to(k, t), "v": to(normal(B, T, HV, d_v), t), "g": to(g, f),
+            "beta": to(beta, f), "lam": to(lam, f), "S0": to(S0, f), "scale": d_k**-0.5}
+
+
+def exactly(kernels, x):
+    """v1 in fp64 on the same numbers; v1 itself is held against the CPU reference by the check program."""
+    wide = {n: (y.double() if isinstance(y, torch.Tensor) else y) for n, y in x.items()}
+    return kernels.call(wide, version=1)()
+
+
+def fla_call(x):
+    """FLA's operation for that rule, or None. Its state is stored [d_k, d_v]."""
+    from fla.ops.delta_rule import chunk_delta_rule
+    from fla.ops.gated_delta_rule import chunk_gated_delta_rule
+    from fla.ops.kda import chunk_kda
+    from fla.ops.simple_gla import chunk_simple_gla
+
+    S0 = None if x["S0"] is None else x["S0"].transpose(-1, -2).contiguous()
+    common = dict(scale=x["scale"], initial_state=S0, output_final_state=True)
+    bf = lambda y: None if y is None else y.to(x["q"].dtype)
+    if x["rule"] == "gated_delta":
+        return lambda: chunk_gated_delta_rule(x["q"], x["k"], x["v"], x["g"], x["beta"], **common)
+    if x["rule"] == "kda":
+        return lambda: chunk_kda(x["q"], x["k"], x["v"], x["g"], x["beta"], **common)
+    if x["rule"] == "delta":
+        return lambda: chunk_delta_rule(x["q"], x["k"], x["v"], bf(x["beta"]), **common)
+    if x["rule"] in ("linear", "retnet", "mamba2"):
+        return lambda: chunk_simple_gla(x["q"], x["k"], x["v"], x["g"], **common)
+    return None
+
+
+def torch_loop(x):
+    """The recurrence as PyTorch users write it, a token at a time in fp32."""
+    q, k, v = (x[n].float() for n in "qkv")
+
+    def run():
+        S = x["S0"].clone()
+        out = []
+        for t in range(q.shape[1]):
+            S = S * x["g"][:, t].exp()[..., None, None]
+            e = v[:, t] - torch.einsum("bhvk,bhk->bhv", S, k[:, t])
+            S = S + torch.einsum("bhv,bhk->bhvk", x["beta"][:, t, :, None] * e, k[:, t])
+            out.append(x["scale"] * torch.einsum("bhvk,bhk->bhv", S, q[:, t]))
+        return torch.stack(out, 1), S
+
+    return run
+
+
+FLUSH = None
+
+
+def milliseconds(f, repeats=15, graph=True):
+    """Device time of f, cold L2, median."""
+    global FLUSH
+    FLUSH = torch.empty(256 << 20, dtype=torch.uint8, device="cuda") if FLUSH is None else FLUSH
+    with torch.no_grad():
+        for _ in range(3):
+            f()
+        torch.cuda.synchronize()
+        replay = f
+        if graph:
+            captured = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(captured):
+                f()
+            replay = captured.replay
+        replay()
+        times = []
+        for _ in range(repeats):
+            FLUSH.zero_()
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            start.record()
+            replay()
+            end.record()
+            torch.cuda.synchronize()
+            times.append(start.elapsed_time(end))
+    return statistics.median(times)
+
+
+def error(got, want):
+    got, want = got.double(), want.double()
+    return ((got - want).norm() / want.norm()).item() if torch.isfinite(got).all() else math.inf
+
+
+def ceilings():
+    a = torch.randn(1 << 30, device="cuda", dtype=torch.bfloat16)
+    b = torch.empty_like(a)
+    copy = milliseconds(lambda: b.copy_(a), 9, graph=False)
+    m, n = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    product = milliseconds(lambda: m @ n, 9)
+    return {"copy_tbps": 2 * a.numel() * 2 / copy / 1e9, "bf16_tflops": 2 * 8192**3 / product / 1e9}
+
+
+SHAPES = [(1, 8192, 16), (1, 8192, 64), (8, 2048, 16), (1, 65536, 16), (2, 16384, 32), (16, 2048, 32)]
+
+
+def accuracy(kernels, peers):
+    rows = []
+    for rule in RULES[1:]:
+        for gates in ("typical", "slow", "strong", "repeated", "resets", "beta2"):
+            if gates == "beta2" and rule in ("retnet", "mamba2"):
+                continue
+            x = inputs(rule, 2, 1000, 4, 4, 128, 128, gates)
+            want_o, want_S = exactly(kernels, x)
+            o, S = kernels.call(x)()
+            fla = {}
+            if peers:
+                try:
+                    call = fla_call(x)
+                    if call:
+                        with torch.no_grad():
+                            fo, fS = call()[:2]
+                        fla = {"o": error(fo, want_o), "final_state": error(fS.transpose(-1, -2), want_S)}
+                except Exception as e:  # a peer that fails is reported, not hidden
+                    print("FLA", rule, gates, type(e).__name__, str(e)[:200], file=sys.stderr)
+            for output, got, want in (("o", o, want_o), ("final_state", S, want_S)):
+                rows.append({"op": rule, "gates": gates, "output": output, "ours": error(got, want),
+                             "fla": fla.get(output)})
+    return rows
+
+
+def timings(kernels, peers, quick):
+    rows = []
+
+    def row(op, what, shape, kernel, ms, peer=None, dtype="bf16", d=128):
+        B, T, H = shape
+        rows.append({"op": op, "pass": what, "B": B, "T": T, "H": H, "HV": H, "d_k": d, "d_v": d, "dtype": dtype,
+                     "kernel": kernel, "ms": ms, "peers": peer or {}})
+        print(f"{op:12} {what:8} {str(shape):16} {kernel:5} {ms:9.4f} ms  " +
+              "  ".join(f"{n} {t:.4f}" for n, t in (peer or {}).items()), flush=True)
+
+    for shape in SHAPES:
+        B, T, H = shape
+        for rule in ("gated_delta", "q_delta", "delta", "kda"):
+            if quick and rule in ("delta", "kda") and shape != SHAPES[1]:
+                continue
+            x = inputs(rule, B, T, H, H, 128, 128)
+            peer = {}
+            if peers:
+                try:
+                    call = fla_call(x)
+                    if call:
+                        peer["fla"] = milliseconds(call)
+                    if rule == "gated_delta" and shape == (8, 2048, 16):
+                        peer["torch_loop"] = milliseconds(torch_loop(x), 3, graph=False)
+                except Exception as e:
+                    print("peer", rule, shape, type(e).__name__, str(e)[:200], file=sys.stderr)
+            row(rule, "forward", shape, "v4", milliseconds(kernels.call(x, 4)), peer)
+            if rule == "gated_delta" and not quick:
+                row(rule, "forward", shape, "v2", milliseconds(kernels.call(x, 2), 5))
+                if T <= 8192:
+                    row(rule, "forward", shape, "v1", milliseconds(kernels.call(x, 1), 3))
+                    row(rule, "forward", shape, "v3", milliseconds(kernels.call(x, 3), 3))
+            del x
+            torch.cuda.empty_cache()
+    for B, H in ((32, 16), (256, 16), (256, 32)):
+        x = inputs("gated_delta", B, 1, H, H, 128, 128, "decode")
+        peer = {}
+        if peers:
+            try:
+                from fla.ops.gated_delta_rule import fused_recurrent_gated_delta_rule
+
+                peer["fla"] = milliseconds(lambda: fused_recurrent_gated_delta_rule(
+                    x["q"], x["k"], x["v"], x["g"], beta=x["beta"], scale=x["scale"], initial_state=x["S0"],
+                    output_final_state=True, state_v_first=True))
+            except Exception as e:
+                print("peer decode", type(e).__name__, str(e)[:200], file=sys.stderr)
+        row("gated_delta", "decode", (B, 1, H), "v2", milliseconds(kernels.call(x, 2)), peer)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("library", help="libdeltaref_gpu.so")
+    parser.add_argument("--out", help="write JSON here")
+    parser.add_argument("--quick", action="store_true", help="fewer rules and versions")
+    parser.add_argument("--no-peers", action="store_true")
+    args = parser.parse_args()
+    kernels = Kernels(args.library)
+    peers = not args.no_peers
+    if peers:
+        try:
+            import fla  # noqa: F401
+        except ImportError as e:
+            peers = False
+            print(f"FLA is not installed ({e}): no peer is timed", file=sys.stderr)
+    out = {"ceilings": ceilings()}
+    print(json.dumps(out["ceilings"]))
+    out["accuracy"] = accuracy(kernels, peers)
+    for r in out["accuracy"]:
+        print(f"{r['op']:12} {r['gates']:9} {r['output']:12} ours {r['ours']:.3e}  fla " +
+              ("-" if r["fla"] is None else f"{r['fla']:.3e}  {r['ours'] / r['fla']:.3f}"))
+    out["timings"] = timings(kernels, peers, args.quick)
+    if args.out:
+        with open(args.out, "w") as f:
+            json.dump(out, f, indent=1)
+
+
+if __name__ == "__main__":
+    main()

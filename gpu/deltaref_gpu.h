@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** \file
+ * The kernels of deltaref from C: plain pointers, sizes and strides.
+ *
+ * One call computes, for every value head of every sequence, the recurrence
+ * \f[ S_t = S_{t-1}\,\mathrm{diag}(\alpha_t), \quad e_t = v_t - S_t x_t, \quad S_t \mathrel{+}= \beta_t e_t k_t^\top,
+ *     \quad o_t = \mathrm{scale}\; S_t q_t, \qquad x_t = c\,k_t + \lambda_t q_t \f]
+ * with c = 0 for linear, retnet and mamba2 and c = 1 for delta, gated_delta, q_delta and kda.
+ * S is [d_v x d_k]. All data pointers are device pointers, except `cu_seqlens`. Every function returns a status;
+ * deltaref_gpu_last_error() has the sentence that belongs to it.
+ */
+#ifndef DELTAREF_GPU_H
+#define DELTAREF_GPU_H
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+  DELTAREF_OK = 0,
+  DELTAREF_INVALID_ARGUMENT = 1, /**< the description of the problem is wrong; nothing was launched */
+  DELTAREF_UNSUPPORTED = 2,      /**< the description is right, but no kernel (or not the one asked for) serves it */
+  DELTAREF_NO_DEVICE = 3,        /**< no driver, no GPU, or a build without CUDA */
+  DELTAREF_WORKSPACE = 4,        /**< the workspace is missing, too small or not aligned to 256 bytes */
+  DELTAREF_CUDA_ERROR = 5        /**< the CUDA runtime reported an error */
+} deltaref_status;
+
+typedef enum {
+  DELTAREF_LINEAR = 0,
+  DELTAREF_RETNET = 1,
+  DELTAREF_MAMBA2 = 2,
+  DELTAREF_DELTA = 3,
+  DELTAREF_GATED_DELTA = 4,
+  DELTAREF_Q_DELTA = 5,
+  DELTAREF_KDA = 6
+} deltaref_rule;
+
+/** Type of q, k, v and o. Gates, strengths, states and traces are fp64 with FP64 and fp32 with the others. */
+typedef enum { DELTAREF_BF16 = 0, DELTAREF_FP16 = 1, DELTAREF_FP32 = 2, DELTAREF_FP64 = 3 } deltaref_dtype;
+
+/** What `gate` holds: the natural logarithm of the decay, or the decay alpha itself. */
+typedef enum { DELTAREF_LOG_DECAY = 0, DELTAREF_DECAY = 1 } deltaref_gate;
+
+/** How a state is stored: [d_k, d_v] or [d_v, d_k], the last axis contiguous. */
+typedef enum { DELTAREF_STATE_KV = 0, DELTAREF_STATE_VK = 1 } deltaref_state_layout;
+
+/** The kernels, oldest first. AUTO: the newest one that serves the problem on this device. */
+typedef enum {
+  DELTAREF_AUTO = 0,
+  DELTAREF_V1 = 1, /**< token by token */
+  DELTAREF_V2 = 2, /**< the state in registers */
+  DELTAREF_V3 = 3, /**< the chunk form as it is written, in shared memory */
+  DELTAREF_V4 = 4  /**< the chunk form on tensor cores, in two stages */
+} deltaref_version;
+
+/** A tensor [B, T, heads, width]: the last axis is contiguous, the others have strides in elements (0 broadcasts).
+ * A packed batch (`cu_seqlens`) has B = 1. data = NULL: not given, the neutral value holds. */
+typedef struct {
+  void* data;
+  int64_t stride_b, stride_t, stride_h;
+} deltaref_tensor;
+
+/** Where kernels write what a formula names; any pointer may be NULL. Contiguous, in the type of the states.
+ * Chunk arrays have one entry a chunk slot: chunk c of sequence n has slot begin(n) / C + n + c with begin(n) the
+ * sequence's first token (n T without cu_seqlens); there are deltaref_gpu_plan.slots of them. */
+typedef struct {
+  void* e_prior;     /**< v1: [B, T, HV, d_v]       e~_t = v_t - S' x_t, before the write */
+  void* e_posterior; /**< v1: [B, T, HV, d_v]       e_t = v_t - S_t x_t, after it */
+  void* states;      /**< v1: [B, T, HV, d_v, d_k]  S_t */
+  void* gamma;       /**< v3, v4: [slots, HV, C]        gamma_i (scalar decay) */
+  void* L_g;         /**< v3, v4: [slots, HV, C, C]     sl(B (H . X K^T)) */
+  void* inverse;     /**< v3, v4: [slots, HV, C, C]     (I + L_g)^{-1} */
+  void* W;           /**< v3: [slots, HV, C, d_k]   W = (I + L)^{-1} B X;  v4: D_g W, which alone its inverse gives */
+  void* U;           /**< v3, v4: [slots, HV, C, d_v]   U~ = (I + L_g)^{-1} B V */
+  void* Z;           /**< v3, v4: [slots, HV, C, d_v]   Z = U~ - D_g W S^T */
+  void* S;           /**< v3, v4: [slots, HV, d_v, d_k] the state at the chunk's end */
+} deltaref_trace;
+
+typedef struct {
+  int32_t rule, dtype, gate, state_layout;
+  int32_t version;             /**< deltaref_version */
+  int32_t qk_l2norm;           /**< 1: q and k are divided by sqrt(|.|^2 + l2norm_eps) first */
+  int32_t rows;                /**< v4: rows of S a block owns, 16, 32 or 64; 0: chosen. Changes time, never a bit */
+  int64_t B, T, H, HV;         /**< value head j uses key head j / (HV / H) */
+  int64_t d_k, d_v;
+  int64_t sequences;           /**< with cu_seqlens: their number N; else ignored, N = B */
+  const int64_t* cu_seqlens;   /**< host pointer [N + 1], or NULL; tokens beyond the last offset are slack */
+  double scale, l2norm_eps;
+  deltaref_tensor q, k;        /**< [B, T, H, d_k] */
+  deltaref_tensor v, o;        /**< [B, T, HV, d_v] */
+  deltaref_tensor g;           /**< [B, T, HV], kda [B, T, HV, d_k]; NULL: no decay */
+  deltaref_tensor beta;        /**< [B, T, HV]; NULL: 1 */
+  deltaref_tensor lambda;      /**< [B, T, HV], q_delta only; NULL: 0 */
+  const void* initial_state;   /**< [N, HV, ., .], or NULL: zero */
+  void* final_state;           /**< [N, HV, ., .], or NULL: not wanted */
+  deltaref_trace trace;
+} deltaref_gpu_problem;
+
+/** What a call will do. */
+typedef struct {
+  int32_t version;        /**< the kernel that runs */
+  int32_t chunk;          /**< its chunk length C, 1 for the recurrent ones */
+  int32_t rows;           /**< rows of S (value channels) of a block of its serial stage */
+  int32_t stages;         /**< chunks its shared memory holds at a time */
+  int64_t slots;          /**< chunk slots of the trace and the workspace */
+  uint64_t workspace;     /**< bytes of workspace it needs */
+  char reason[240];       /**< why this version, and why not a newer one */
+} deltaref_gpu_plan_t;
+
+/** What the planner knows of a device. */
+typedef struct {
+  int32_t compute_capability; /**< 90 for 9.0 */
+  int32_t multiprocessors;
+  int64_t shared_memory;      /**< bytes a block may have, opt-in */
+} deltaref_gpu_device_t;
+
+/** The current CUDA device, in numbers and as a sentence. `text` may be NULL. */
+deltaref_status deltaref_gpu_device(deltaref_gpu_device_t* device, char* text, size_t size);
+
+/** Checks the problem and says which kernel will run. Needs no GPU. */
+deltaref_status deltaref_gpu_plan(const deltaref_gpu_problem* problem, const deltaref_gpu_device_t* device,
+                                  deltaref_gpu_plan_t* plan);
+
+/** Launches on `stream` (a cudaStream_t, NULL: the default stream) and returns without waiting.
+ * \param workspace device memory, aligned to 256 bytes, that the call may overwrite; plan.workspace bytes are enough */
+deltaref_status deltaref_gpu_run(const deltaref_gpu_problem* problem, void* workspace, size_t size, void* stream);
+
+/** The status as a phrase. */
+const char* deltaref_gpu_status_text(deltaref_status status);
+
+/** The sentence that belongs to the last status of this thread: what, expected, got, what to try. */
+const char* deltaref_gpu_last_error(void);
+
+/** Names as in the program: "q_delta", "v4 (the chunk form on tensor cores)". */
+const char* deltaref_gpu_rule_name(int32_t rule);
+const char* deltaref_gpu_version_name(int32_t version);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launchers, one a version. Each returns what the runtime says of its launches.
+#pragma once
+#include "gpu/kernels/arguments.cuh"
+#include "gpu/plan.hpp"
+
+namespace delta::gpu {
+
+cudaError_t launch_v1(const Arguments& a, deltaref_dtype dtype, const deltaref_gpu_plan_t& plan, cudaStream_t stream);
+cudaError_t launch_v2(const Arguments& a, deltaref_dtype dtype, const deltaref_gpu_plan_t& plan, cudaStream_t stream);
+cudaError_t launch_v3(const Arguments& a, deltaref_dtype dtype, const deltaref_gpu_plan_t& plan, cudaStream_t stream);
+cudaError_t launch_v4(const Arguments& a, deltaref_dtype dtype, const deltaref_gpu_plan_t& plan, cudaStream_t stream);
+cudaError_t launch_v4_kda(const Arguments& a, deltaref_dtype dtype, const deltaref_gpu_plan_t& plan,
+                          cudaStream_t stream);
+
+/// Calls f with the input type of that dtype and the type it accumulates in.
+template <class F> cudaError_t with_types(deltaref_dtype dtype, F f) {
+  switch (dtype) {
+    case DELTAREF_BF16:
+      return f(__nv_bfloat16{}, float{});
+    case DELTAREF_FP16:
+      return f(__half{}, float{});
+    case DELTAREF_FP32:
+      return f(float{}, float{});
+    default:
+      return f(double{}, double{});
+  }
+}
+
+}  // namespace delta::gpu
