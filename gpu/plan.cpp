@@ -119,7 +119,7 @@ std::int64_t chain_shared(std::int64_t d_k, std::int64_t rows, bool per_channel,
   // A stage: K, Q (and K as it is written) [C x d_k], N and P [C x C], factors, V [C x rows]; then the exchange.
   const std::int64_t keys = (per_channel ? 3 : 2) * kChunk * d_k * 2, values = kChunk * rows * 2;
   const std::int64_t stage = keys + 2 * kChunk * kChunk * 2 + 4 * (5 * kChunk + (per_channel ? d_k : 4)) + values;
-  return stages * stage + rows / 16 * 512 * (d_k / 16 + 12);
+  return stages * stage + rows / 16 * 512 * (d_k / 16 + 16);
 }
 
 Refusal check(const deltaref_gpu_problem& p) {

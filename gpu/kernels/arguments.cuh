@@ -72,12 +72,16 @@ __device__ inline Acc scalar(const Rows& x, const Sequence& s, std::int64_t t, i
   return x.data ? *row<Acc>(x, s, t, head) : absent;
 }
 
-/// The decay alpha of key channel j: exp of what was given if that is a logarithm. exp(-inf) = 0 is the reset.
+/// e^g. Near g = 0, where a sequence multiplies thousands of them, exp would be wrong by two units in the last place of
+/// 1; expm1 is wrong by two of g.
+template <class Acc> __device__ inline Acc decay_of(Acc g) { return g > Acc(-0.25) ? 1 + expm1(g) : exp(g); }
+
+/// The decay alpha of key channel j: e^g if what was given is a logarithm. e^-inf = 0 is the reset.
 template <class Acc>
 __device__ inline Acc decay(const Arguments& a, const Sequence& s, std::int64_t t, int head, int j) {
   if (!a.g.data) return Acc(1);
   const Acc g = row<Acc>(a.g, s, t, head)[a.per_channel ? j : 0];
-  return a.gate_is_log ? exp(g) : g;
+  return a.gate_is_log ? decay_of(g) : g;
 }
 
 }  // namespace delta::gpu

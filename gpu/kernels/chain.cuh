@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The serial stage of v4: one pass over the chunks of a sequence with the state in registers, outputs included.
 #pragma once
+#include "gpu/kernels/launch.hpp"
 #include "gpu/kernels/mma.cuh"
 #include "gpu/plan.hpp"
 
@@ -51,8 +52,9 @@ template <int D, bool PerChannel> struct ChainMemory {
   static constexpr int kValues = kTokens + 4 * kNumbers;
   static constexpr int kGroupValues = kChunk * 16 * 2;  // 64 tokens x 16 channels
   static constexpr int kOperand = 512;
-  static constexpr int kState = 0, kRight = kState + D / 16 * kOperand, kSolved = kRight + 4 * kOperand;
-  static constexpr int kWritten = kSolved + 4 * kOperand, kGroupExchange = kWritten + 4 * kOperand;
+  static constexpr int kState = 0, kRight = kState + D / 16 * kOperand, kRest = kRight + 4 * kOperand;
+  static constexpr int kSolved = kRest + 4 * kOperand, kWritten = kSolved + 4 * kOperand;
+  static constexpr int kGroupExchange = kWritten + 4 * kOperand;
 
   /// \param groups  groups of 16 rows in the block
   static __host__ __device__ constexpr int stage(int groups) { return kValues + groups * kGroupValues; }
@@ -72,8 +74,9 @@ __device__ inline void get_operand(std::uint32_t (&a)[4], const unsigned char* f
 /// Works on transposes, S [rows x d_k] being the A operand:
 /// \f[ R^\top = V^\top B - (S K^\top) D_a - (S Q^\top) D_b, \quad Z^\top = R^\top + R^\top N^\top, \quad
 ///     O^\top = (S Q^\top) D_f + Z^\top P^\top, \quad S \leftarrow \gamma_C S + (Z^\top D_w) K \f]
-/// The solve starts from R in fp32 and only the strictly lower rest N goes through rounded operands: with the unit
-/// diagonal exact, rounding R costs what the off-diagonal part of the inverse weighs, not all of R.
+/// The solve starts from R in fp32 and only the strictly lower N goes through rounded operands; there R is a sum of two
+/// of them, itself rounded and the rest. With one, repeated keys (N has -1 beside the diagonal, and the z_i telescope)
+/// would sum up the roundings of every r_i in the state.
 /// How many rows share a block changes no bit: each row's sums run in the same order whatever is beside it.
 /// \tparam M  groups of 16 rows a team owns: more reuse what is read from shared memory, fewer fill more processors
 /// \formula{F84}
@@ -225,8 +228,11 @@ __global__ void __launch_bounds__(M* kTeamThreads + kFetchers, M == 1 ? 2 : 1)
           O[m][j][e] *= f[kOutput * kChunk];
         }
       }
+      unsigned char* const to = exchange + m * Memory::kGroupExchange + warp * Memory::kOperand;
       as_operand<In>(right, Z[m][0], Z[m][1]);
-      put_operand(exchange + m * Memory::kGroupExchange + Memory::kRight + warp * Memory::kOperand, right);
+      put_operand(to + Memory::kRight, right);
+      rest_of_operand<In>(right, Z[m][0], Z[m][1]);
+      put_operand(to + Memory::kRest, right);
     }
     team_barrier();
 
@@ -238,7 +244,10 @@ __global__ void __launch_bounds__(M* kTeamThreads + kFetchers, M == 1 ? 2 : 1)
 #pragma unroll
       for (int m = 0; m < M; ++m) {
         std::uint32_t right[4];
-        get_operand(right, exchange + m * Memory::kGroupExchange + Memory::kRight + k * Memory::kOperand);
+        const unsigned char* const from = exchange + m * Memory::kGroupExchange + k * Memory::kOperand;
+        get_operand(right, from + Memory::kRight);
+        mma<In>(Z[m][0], right, b[0], b[1]), mma<In>(Z[m][1], right, b[2], b[3]);
+        get_operand(right, from + Memory::kRest);
         mma<In>(Z[m][0], right, b[0], b[1]), mma<In>(Z[m][1], right, b[2], b[3]);
       }
     }
@@ -339,8 +348,7 @@ __global__ void __launch_bounds__(M* kTeamThreads + kFetchers, M == 1 ? 2 : 1)
 template <class In, int D, bool PerChannel, int M>
 cudaError_t launch_chain(const Arguments& a, int groups, int stages, cudaStream_t stream) {
   const int shared = ChainMemory<D, PerChannel>::bytes(groups, stages);
-  const cudaError_t error =
-      cudaFuncSetAttribute(chain<In, D, PerChannel, M>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+  const cudaError_t error = allow_all_shared_memory(chain<In, D, PerChannel, M>);
   if (error != cudaSuccess) return error;
   const auto blocks = static_cast<unsigned>(a.N * a.HV * (a.d_v / 16 / groups));
   chain<In, D, PerChannel, M><<<blocks, kTeamThreads*(groups / M) + kFetchers, shared, stream>>>(a, stages);

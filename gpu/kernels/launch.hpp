@@ -13,6 +13,19 @@ cudaError_t launch_v4(const Arguments& a, deltaref_dtype dtype, const deltaref_g
 cudaError_t launch_v4_kda(const Arguments& a, deltaref_dtype dtype, const deltaref_gpu_plan_t& plan,
                           cudaStream_t stream);
 
+/// Lets a kernel have all the shared memory that a block may have. Always the same number: two threads that launch the
+/// same kernel at different sizes must not take it from each other.
+template <class Kernel> cudaError_t allow_all_shared_memory(Kernel* kernel) {
+  int id = 0, bytes = 0;
+  cudaError_t error = cudaGetDevice(&id);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, id);
+  cudaFuncAttributes attributes{};
+  if (error == cudaSuccess) error = cudaFuncGetAttributes(&attributes, kernel);
+  if (error != cudaSuccess) return error;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              bytes - static_cast<int>(attributes.sharedSizeBytes));
+}
+
 /// Calls f with the input type of that dtype and the type it accumulates in.
 template <class F> cudaError_t with_types(deltaref_dtype dtype, F f) {
   switch (dtype) {

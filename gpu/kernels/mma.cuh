@@ -56,6 +56,17 @@ __device__ inline float power_of_two(float x) {
   return y;
 }
 
+/// What rounding leaves out: a0 becomes the operand of x - (the number that a0 holds).
+template <class In>
+__device__ inline void rest_of_operand(std::uint32_t (&a)[4], const float (&left)[4], const float (&right)[4]) {
+  auto rest = [](std::uint32_t rounded, float low, float high) {
+    const float2 x = unpack<In>(rounded);
+    return pack<In>(low - x.x, high - x.y);
+  };
+  a[0] = rest(a[0], left[0], left[1]), a[1] = rest(a[1], left[2], left[3]);
+  a[2] = rest(a[2], right[0], right[1]), a[3] = rest(a[3], right[2], right[3]);
+}
+
 __device__ inline std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
 }

@@ -4,7 +4,7 @@
 // Change      none: this is where the ladder starts. One thread owns one row of S (one value channel) and keeps it in
 //             global memory; the token's q, k, x and decays are in shared memory. Nothing is reused, nothing is clever.
 // Prediction  each token reads and writes S twice through the caches: 4 d_k numbers a row and token.
-// Measured    see NOTES.md
+// Gained      where the others are measured from: its row of the table in NOTES.md, out of evidence/.
 #include "gpu/kernels/launch.hpp"
 
 namespace delta::gpu {

@@ -5,7 +5,7 @@
 //             else is matrix products. S, W and U~ stay in shared memory; 32 value channels a block.
 // Prediction  C tokens share each read of S, and only T / C steps are serial; on plain fp32 units the products cost
 //             more arithmetic than the recurrence, so it should lose to v2 until the products leave those units.
-// Measured    see NOTES.md
+// Gained      its row of the table in NOTES.md, out of evidence/.
 #include "gpu/kernels/launch.hpp"
 
 namespace delta::gpu {
@@ -148,20 +148,21 @@ template <class In, class Acc> __global__ void __launch_bounds__(kThreads) chunk
 
     for (int e = thread; e < c * channels; e += kThreads) {  // O = D_g Q S^T + (H . Q K^T) Z
       const int i = e / channels, m = e % channels;
-      Acc o = 0;
-      for (int d = 0; d < d_k; ++d) o += Q[i * wide + d] * S[m * wide + d];
-      o *= gamma[i];
-      for (int j = 0; j <= i; ++j) o += H[i * square + j] * QK[i * square + j] * Z[j * slim + m];
-      const_cast<In*>(row<In>(a.o, s, begin + i, head))[first + m] = number<In>(Acc(a.scale) * o);
+      Acc old = 0, within = 0;
+      for (int d = 0; d < d_k; ++d) old += Q[i * wide + d] * S[m * wide + d];
+      for (int j = 0; j <= i; ++j) within += H[i * square + j] * QK[i * square + j] * Z[j * slim + m];
+      const_cast<In*>(row<In>(a.o, s, begin + i, head))[first + m] =
+          number<In>(Acc(a.scale) * (gamma[i] * old + within));
     }
     __syncthreads();
 
     for (int e = thread; e < channels * d_k; e += kThreads) {  // S' = gamma_C S + Z^T K_out
       const int m = e / d_k, d = e % d_k;
-      Acc sum = gamma[c - 1] * S[m * wide + d];
+      Acc sum = 0;
       for (int j = 0; j < c; ++j) sum += Z[j * slim + m] * H[(c - 1) * square + j] * K[j * wide + d];
-      S[m * wide + d] = sum;
-      if (a.trace.S) static_cast<Acc*>(a.trace.S)[(chunk * d_v + first + m) * d_k + d] = sum;
+      const Acc next = gamma[c - 1] * S[m * wide + d] + sum;
+      S[m * wide + d] = next;
+      if (a.trace.S) static_cast<Acc*>(a.trace.S)[(chunk * d_v + first + m) * d_k + d] = next;
     }
   }
   __syncthreads();
@@ -175,8 +176,7 @@ template <class In, class Acc> __global__ void __launch_bounds__(kThreads) chunk
 cudaError_t launch_v3(const Arguments& a, deltaref_dtype dtype, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
   return with_types(dtype, [&]<class In, class Acc>(In, Acc) {
     const auto shared = static_cast<int>(chunk_form_shared(plan.chunk, a.d_k, sizeof(Acc)));
-    const cudaError_t error =
-        cudaFuncSetAttribute(chunk_form<In, Acc>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    const cudaError_t error = allow_all_shared_memory(chunk_form<In, Acc>);
     if (error != cudaSuccess) return error;
     const auto blocks = static_cast<unsigned>(a.N * a.HV * ((a.d_v + kTile - 1) / kTile));
     chunk_form<In, Acc><<<blocks, kThreads, shared, stream>>>(a, plan.chunk);

@@ -7,7 +7,9 @@
 // Prediction  164 kFLOP a token and head leave units of 60 TFLOP/s for units of 500: (1, 8192, 64) from about 3 ms of
 //             arithmetic to 0.2 ms, plus 0.1 ms for the bytes of the extra stage. x = k + lambda q costs one
 //             multiply-add, because S Q^T and Q K^T are needed for the output anyway.
-// Measured    see NOTES.md
+// Gained      (1, 8192, 64) on an H200: 0.72 ms with a warp for 16 rows of S, 0.66 with a team of four warps for 32,
+//             0.61 with warps that only fetch. (1, 8192, 16): 0.52, then 0.36; 0.27 with four stages instead of two,
+//             for there the chain waited for memory. The table in NOTES.md has the final figures, out of evidence/.
 #include "gpu/kernels/chain.cuh"
 #include "gpu/kernels/inverse.cuh"
 #include "gpu/kernels/launch.hpp"
@@ -205,7 +207,7 @@ template <class In, int D> __global__ void __launch_bounds__(kThreads, 4) prepar
 template <class In, int D>
 cudaError_t launch(const Arguments& a, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
   constexpr int shared = Shared<D>::kBytes;
-  const cudaError_t error = cudaFuncSetAttribute(prepare<In, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+  const cudaError_t error = allow_all_shared_memory(prepare<In, D>);
   if (error != cudaSuccess) return error;
   prepare<In, D><<<static_cast<unsigned>(plan.slots * a.HV), kThreads, shared, stream>>>(a);
   if (const cudaError_t launched = cudaGetLastError(); launched != cudaSuccess) return launched;

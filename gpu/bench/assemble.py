@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joins the checks and the timings of one run: assemble.py CHECKS BENCH HASH COMMIT OUT [TOOL=VERDICT...]"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+checks, bench, sources, commit, out, *tools = sys.argv[1:]
+name, driver = subprocess.check_output(
+    ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader", "--id=0"], text=True).strip().split(", ")
+rows = json.load(open(checks))
+if not rows or any(r["verdict"] == "failed" for r in rows):
+    sys.exit("assemble.py: a check failed or none ran; no evidence is written")
+
+# The rows of one kernel, rule, family, shape and type are one entry: its worst ratio, and how many were compared.
+worst = {}
+for r in rows:
+    key = tuple(r[k] for k in ("kernel", "rule", "family", "shape", "dtype"))
+    w = worst.setdefault(key, {"ratio": 0.0, "verdict": "untrusted", "compared": 0})
+    if r["verdict"] == "untrusted":
+        continue
+    w["compared"] += 1
+    w["ratio"] = max(w["ratio"], r["ratio"])
+    if w["verdict"] != "marginal":
+        w["verdict"] = r["verdict"]
+keys = ("kernel", "rule", "family", "shape", "dtype")
+measured = json.load(open(bench))
+evidence = {
+    "device": name, "driver": driver, "commit": commit, "sources_sha256": sources,
+    "sanitizer": dict(t.split("=") for t in tools), "ceilings": measured["ceilings"], "timings": measured["timings"],
+    "accuracy": measured["accuracy"],
+    "checks": [dict(zip(keys, k), ratio=float(f"{w['ratio']:.3g}"), verdict=w["verdict"], compared=w["compared"])
+               for k, w in sorted(worst.items())],
+}
+path = pathlib.Path(out)
+if path.suffix != ".json":
+    path = path / (re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-").lower() + ".json")
+# One row a line: the file can be read and compared.
+lines = []
+for key, value in evidence.items():
+    if isinstance(value, list):
+        body = ",\n".join("  " + json.dumps(v) for v in value)
+        lines.append(f' {json.dumps(key)}: [\n{body}\n ]')
+    else:
+        lines.append(f" {json.dumps(key)}: {json.dumps(value)}")
+path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+print(path)

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Everything that is said about the kernels, from one run: checks, sanitizers, timings, then evidence/<device>.json.
+# usage: evidence.sh [--hash] [--binaries DIRECTORY] [--out FILE] [--no-sanitizer]
+#   --hash      only prints the hash of the sources
+#   --binaries  deltaref-gpu and libdeltaref_gpu.so, built here or elsewhere (a static CUDA runtime makes them portable)
+# No figure is written unless every check passed.
+set -euo pipefail
+here=$(dirname "$(readlink -f "$0")")
+binaries=$here/../build/release out='' sanitizer=1
+while (($#)); do
+  case $1 in
+    --hash) exec "$here/hash.sh" ;;
+    --binaries) binaries=$2 && shift ;;
+    --out) out=$2 && shift ;;
+    --no-sanitizer) sanitizer=0 ;;
+    *) echo "evidence.sh: unknown option '$1'; expected --hash, --binaries, --out or --no-sanitizer" >&2 && exit 2 ;;
+  esac
+  shift
+done
+find_one() { find "$binaries" -name "$1" -type f 2>/dev/null | head -n 1; }
+program=$(find_one deltaref-gpu) library=$(find_one libdeltaref_gpu.so)
+if [[ -z $program || -z $library ]]; then
+  echo "evidence.sh: no deltaref-gpu and libdeltaref_gpu.so under $binaries; build them first" >&2
+  exit 2
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+status=0
+"$program" --out "$work/checks.json" || status=$?
+((status != 2)) || exit 2 # the program has said why nothing can run here
+
+tools=()
+if ((sanitizer)) && command -v compute-sanitizer >/dev/null; then
+  for tool in memcheck racecheck initcheck; do
+    if compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" --quick >"$work/$tool.log" 2>&1; then
+      echo "compute-sanitizer $tool: clean"
+      tools+=("$tool=passed")
+    else
+      echo "compute-sanitizer $tool: not clean"
+      grep -m 20 -E '=========|FAIL' "$work/$tool.log" || true
+      tools+=("$tool=failed") status=1
+    fi
+  done
+else
+  echo "compute-sanitizer: not run"
+fi
+if ((status)); then
+  echo "evidence.sh: a check is red, so nothing is timed" >&2
+  exit 1
+fi
+
+python=$(command -v python3 || true)
+if [[ -z $python ]] || ! "$python" -c 'import torch' 2>/dev/null; then
+  echo "evidence.sh: all checks passed; no PyTorch here, so nothing is timed and no evidence is written" >&2
+  exit 0
+fi
+"$python" "$here/bench/bench.py" "$library" --out "$work/bench.json"
+commit=$(git -C "$here" rev-parse --short=12 HEAD 2>/dev/null || cat "$binaries/commit" 2>/dev/null || echo unknown)
+"$python" "$here/bench/assemble.py" "$work/checks.json" "$work/bench.json" "$("$here/hash.sh")" "$commit" \
+  "${out:-$here/evidence}" "${tools[@]}"

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of the kernels can be tested without a GPU: the description of a problem, the choice of a kernel, the memory it
+// needs, the sentences, the schedule of v4 in plain C++, and that the evidence belongs to the sources.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "checks/core/families.hpp"
+#include "checks/core/measure.hpp"
+#include "gpu/deltaref_gpu.hpp"
+#include "gpu/plan.hpp"
+#include "gpu/schedule/tensor_cores.hpp"
+
+namespace delta::gpu {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr deltaref_gpu_device_t kH200{90, 132, 232448}, kA100{80, 108, 166912}, kAda{89, 128, 101376},
+    kVolta{70, 80, 98304};
+
+/// A sound problem: pointers are only looked at, never followed.
+deltaref_gpu_problem sound() {
+  static std::array<std::uint64_t, 4> memory alignas(16);
+  deltaref_gpu_problem p{};
+  p.rule = DELTAREF_Q_DELTA, p.dtype = DELTAREF_BF16;
+  p.B = 2, p.T = 100, p.H = 2, p.HV = 6, p.d_k = 128, p.d_v = 64, p.scale = 0.125;
+  p.q = p.k = contiguous(memory.data(), p.T, p.H, p.d_k);
+  p.v = p.o = contiguous(memory.data(), p.T, p.HV, p.d_v);
+  p.g = p.beta = p.lambda = contiguous(memory.data(), p.T, p.HV, 1);
+  return p;
+}
+
+deltaref_gpu_plan_t planned(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& on = kH200) {
+  deltaref_gpu_plan_t plan{};
+  EXPECT_EQ(deltaref_gpu_plan(&p, &on, &plan), DELTAREF_OK) << deltaref_gpu_last_error();
+  return plan;
+}
+
+/// The sentence of a refusal.
+std::string refused(const deltaref_gpu_problem& p, deltaref_status with, const deltaref_gpu_device_t& on = kH200) {
+  deltaref_gpu_plan_t plan{};
+  EXPECT_EQ(deltaref_gpu_plan(&p, &on, &plan), with);
+  return deltaref_gpu_last_error();
+}
+
+TEST(Description, WhatIsWrongIsSaidInOneSentence) {
+  auto wrong = [](auto change) {
+    deltaref_gpu_problem p = sound();
+    change(p);
+    return refused(p, DELTAREF_INVALID_ARGUMENT);
+  };
+  EXPECT_THAT(wrong([](auto& p) { p.rule = 9; }), HasSubstr("rule: expected 0 (linear) to 6 (kda), got 9"));
+  EXPECT_THAT(wrong([](auto& p) { p.dtype = -1; }), HasSubstr("dtype"));
+  EXPECT_THAT(wrong([](auto& p) { p.gate = 2; }), HasSubstr("gate"));
+  EXPECT_THAT(wrong([](auto& p) { p.state_layout = 2; }), HasSubstr("state_layout"));
+  EXPECT_THAT(wrong([](auto& p) { p.version = 5; }), HasSubstr("version"));
+  EXPECT_THAT(wrong([](auto& p) { p.rows = 48; }), HasSubstr("rows"));
+  EXPECT_THAT(wrong([](auto& p) { p.B = 0; }), HasSubstr("B = 0"));
+  EXPECT_THAT(wrong([](auto& p) { p.HV = 5; }), HasSubstr("multiple of H, got H = 2, HV = 5"));
+  EXPECT_THAT(wrong([](auto& p) { p.d_k = 257; }), HasSubstr("257"));
+  EXPECT_THAT(wrong([](auto& p) { p.q.data = nullptr; }), HasSubstr("q is NULL"));
+  EXPECT_THAT(wrong([](auto& p) { p.scale = NAN; }), HasSubstr("scale"));
+  EXPECT_THAT(wrong([](auto& p) { p.rule = DELTAREF_DELTA, p.lambda = {}; }), HasSubstr("delta has no decay"));
+  EXPECT_THAT(wrong([](auto& p) { p.rule = DELTAREF_MAMBA2, p.lambda = {}; }), HasSubstr("mamba2 has no strength"));
+  EXPECT_THAT(wrong([](auto& p) { p.rule = DELTAREF_GATED_DELTA; }), HasSubstr("lambda was given"));
+  EXPECT_EQ(deltaref_gpu_plan(nullptr, &kH200, nullptr), DELTAREF_INVALID_ARGUMENT);
+}
+
+TEST(Description, OffsetsAreLookedAt) {
+  auto with = [](std::vector<std::int64_t> offsets) {
+    deltaref_gpu_problem p = sound();
+    p.B = 1, p.cu_seqlens = offsets.data(), p.sequences = static_cast<std::int64_t>(offsets.size()) - 1;
+    return refused(p, DELTAREF_INVALID_ARGUMENT);
+  };
+  EXPECT_THAT(with({0, 12, 8, 16}), HasSubstr("must not decrease: entry 2 is 8 after 12"));
+  EXPECT_THAT(with({1, 12}), HasSubstr("cu_seqlens[0] must be 0"));
+  EXPECT_THAT(with({0, 101}), HasSubstr("ends at 101, beyond T = 100"));
+  EXPECT_THAT(with({0}), HasSubstr("at least one sequence"));
+  deltaref_gpu_problem p = sound();
+  const std::int64_t offsets[] = {0, 5, 5, 69};
+  p.cu_seqlens = offsets, p.sequences = 3;
+  EXPECT_THAT(refused(p, DELTAREF_INVALID_ARGUMENT), HasSubstr("B = 1, got B = 2"));
+  p.B = 1;
+  EXPECT_EQ(planned(p).version, DELTAREF_V4);
+}
+
+TEST(Choice, TheNewestThatFitsAndItSaysWhyNotANewerOne) {
+  deltaref_gpu_problem p = sound();
+  EXPECT_EQ(planned(p).version, DELTAREF_V4);
+  EXPECT_EQ(planned(p).chunk, 64);
+  p.dtype = DELTAREF_FP32;
+  EXPECT_EQ(planned(p).version, DELTAREF_V3);
+  EXPECT_THAT(std::string(planned(p).reason), HasSubstr("v4 takes bf16 and fp16"));
+  p.dtype = DELTAREF_BF16, p.d_k = 100;
+  EXPECT_THAT(std::string(planned(p).reason), HasSubstr("got 100 and 64"));
+  p = sound(), p.q.stride_t += 4;
+  EXPECT_THAT(std::string(planned(p).reason), HasSubstr("aligned"));
+  p = sound(), p.rule = DELTAREF_KDA, p.lambda = {}, p.dtype = DELTAREF_FP32;
+  EXPECT_EQ(planned(p).version, DELTAREF_V2) << "v3 has no decay per channel";
+  p = sound(), p.dtype = DELTAREF_FP64, p.d_k = p.d_v = 256;
+  EXPECT_EQ(planned(p).version, DELTAREF_V3);
+  EXPECT_EQ(planned(p).chunk, 16);
+  EXPECT_EQ(planned(p, kAda).version, DELTAREF_V2) << "too little shared memory";
+}
+
+TEST(Choice, AskingForAVersionThatDoesNotFitIsRefusedWithTheReason) {
+  deltaref_gpu_problem p = sound();
+  p.version = DELTAREF_V4, p.d_v = 96;
+  EXPECT_THAT(refused(p, DELTAREF_UNSUPPORTED), HasSubstr("64 and 128"));
+  p.version = DELTAREF_V2;
+  EXPECT_EQ(planned(p).version, DELTAREF_V2);
+  int trace = 0;
+  p.trace.states = &trace;
+  EXPECT_THAT(refused(p, DELTAREF_UNSUPPORTED), HasSubstr("v1 only"));
+  p.version = DELTAREF_AUTO;
+  EXPECT_EQ(planned(p).version, DELTAREF_V1);
+  EXPECT_THAT(refused(sound(), DELTAREF_UNSUPPORTED, kVolta), HasSubstr("7.0"));
+}
+
+TEST(Choice, DoesNotDependOnTheLength) {  // or appending tokens would change bits
+  deltaref_gpu_problem p = sound();
+  const auto version = planned(p).version;
+  for (const std::int64_t T : {1, 2, 63, 65, 4096}) p.T = T, EXPECT_EQ(planned(p).version, version) << T;
+}
+
+TEST(Memory, NoKernelAsksForMoreSharedMemoryThanTheDeviceHas) {
+  for (const auto& device : {kH200, kA100, kAda})
+    for (std::int64_t d : {16, 64, 100, 128, 256})
+      for (int dtype = 0; dtype <= DELTAREF_FP64; ++dtype)
+        for (int rule = 0; rule <= DELTAREF_KDA; ++rule) {
+          deltaref_gpu_problem p = sound();
+          p.rule = rule, p.dtype = dtype, p.d_k = p.d_v = d;
+          p.g = p.beta = p.lambda = {};
+          p.q = p.k = contiguous(p.q.data, p.T, p.H, d), p.v = p.o = contiguous(p.v.data, p.T, p.HV, d);
+          const deltaref_gpu_plan_t plan = planned(p, device);
+          if (plan.version == DELTAREF_V3)
+            EXPECT_LE(chunk_form_shared(plan.chunk, d, dtype == DELTAREF_FP64 ? 8 : 4), device.shared_memory);
+          if (plan.version == DELTAREF_V4)
+            EXPECT_LE(chain_shared(d, plan.rows, rule == DELTAREF_KDA, plan.stages), device.shared_memory);
+        }
+}
+
+TEST(Memory, EveryChunkHasASlotOfItsOwn) {
+  for (const std::vector<std::int64_t>& offsets :
+       {std::vector<std::int64_t>{0, 5, 5, 69, 130}, {0, 64, 128}, {0, 0, 0}, {0, 63, 64, 65, 200}, {0, 1, 2, 3, 4}}) {
+    deltaref_gpu_problem p = sound();
+    p.B = 1, p.T = 200, p.cu_seqlens = offsets.data(), p.sequences = static_cast<std::int64_t>(offsets.size()) - 1;
+    std::set<std::int64_t> seen;
+    for (std::int64_t n = 0; n < p.sequences; ++n)
+      for (std::int64_t c = 0; c * 64 < offsets[n + 1] - offsets[n]; ++c) {
+        const std::int64_t slot = offsets[n] / 64 + n + c;
+        EXPECT_TRUE(seen.insert(slot).second) << "slot " << slot << " twice";
+        EXPECT_LT(slot, slots(p, 64));
+      }
+  }
+}
+
+TEST(Memory, SizesAre64BitsWide) {
+  deltaref_gpu_problem p = sound();
+  p.B = 64, p.T = 1 << 17, p.H = p.HV = 64, p.d_v = 128;
+  EXPECT_GT(planned(p).workspace, std::uint64_t{1} << 32);
+}
+
+TEST(Sentences, EveryStatusHasAText) {
+  for (int s = DELTAREF_OK; s <= DELTAREF_CUDA_ERROR; ++s)
+    EXPECT_STRNE(deltaref_gpu_status_text(static_cast<deltaref_status>(s)), "unknown status");
+  EXPECT_STREQ(deltaref_gpu_status_text(static_cast<deltaref_status>(99)), "unknown status");
+  EXPECT_STREQ(deltaref_gpu_rule_name(DELTAREF_Q_DELTA), "q_delta");
+  EXPECT_STREQ(deltaref_gpu_rule_name(-1), "unknown rule");
+  EXPECT_STREQ(deltaref_gpu_version_name(17), "unknown version");
+}
+
+TEST(Sentences, WithoutADeviceTheyAreWordsAndNotACode) {
+  char text[256] = "";
+  const deltaref_status status = deltaref_gpu_device(nullptr, text, sizeof text);
+  if (status == DELTAREF_OK) GTEST_SKIP() << "there is a GPU here: " << text;
+  EXPECT_EQ(status, DELTAREF_NO_DEVICE);
+  EXPECT_THAT(std::string(text), HasSubstr("CPU path"));
+  const deltaref_gpu_problem p = sound();
+  EXPECT_EQ(deltaref_gpu_run(&p, nullptr, 0, nullptr), DELTAREF_NO_DEVICE);
+  try {
+    run(p, nullptr, 0);
+    FAIL() << "the C++ wrapper must throw";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status, DELTAREF_NO_DEVICE);
+    EXPECT_THAT(e.what(), HasSubstr("no GPU to use"));
+  }
+}
+
+/// The schedule of v4 in plain C++: without rounding it is the rule, with rounding it errs as 16-bit operands do.
+TEST(Schedule, IsTheRuleWhenNothingIsRounded) {
+  for (const char* id : {"linear", "retnet", "mamba2", "delta", "gated_delta", "q_delta", "kda"}) {
+    const Rule& rule = *find_rule(id);
+    for (const char* family : {"gate_half", "alpha_zero", "repeated_keys"}) {
+      const Problem<double> p = draw(rule.info, *find_family(family), Size::parse("B1_T70_H1_HV2_K24_V8_C64"), 3);
+      const Result<double> want = compute_paper<double>(rule, p);
+      const Distance exact = distance(want, run<double>(rule.info, rule.over<double>(), p, [](const Stream<double>& s) {
+                                        return tensor_cores(s, kFp64);
+                                      }));
+      EXPECT_LT(std::max(exact.o, exact.state), 1e-12) << id << ' ' << family;
+      const Distance rounded =
+          distance(want, run<double>(rule.info, rule.over<double>(), p,
+                                     [](const Stream<double>& s) { return tensor_cores(s, kBf16); }));
+      EXPECT_LT(rounded.o, 0.05) << id << ' ' << family;
+      EXPECT_GT(rounded.o, 1e-4) << id << ' ' << family << ": nothing was rounded";
+    }
+  }
+}
+
+/// The evidence belongs to the sources as they are: changing a kernel asks for a new run on a GPU.
+TEST(Evidence, BelongsToTheseSources) {
+  const std::filesystem::path folder = DELTAREF_GPU_SOURCES;
+  std::array<char, 65> now{};
+  FILE* const pipe = popen(("'" + (folder / "hash.sh").string() + "'").c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  const bool read = std::fread(now.data(), 1, 64, pipe) == 64;
+  pclose(pipe);
+  ASSERT_TRUE(read);
+  int files = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder / "evidence")) {
+    if (file.path().extension() != ".json") continue;
+    ++files;
+    std::ifstream in(file.path());
+    const auto evidence = nlohmann::json::parse(in);
+    EXPECT_EQ(evidence.at("sources_sha256"), now.data())
+        << file.path().filename() << " was measured on other sources: run ./run gpu on that device again";
+    EXPECT_FALSE(evidence.at("checks").empty());
+    for (const auto& row : evidence.at("checks")) EXPECT_NE(row.at("verdict"), "failed");
+  }
+  if (files == 0) GTEST_SKIP() << "no evidence yet";
+}
+
+}  // namespace
+}  // namespace delta::gpu
