@@ -449,8 +449,11 @@ class Case {
         return "the output is outside its range";
     if (dtype == DELTAREF_FP64 || family_.judge != Judge::conditioned) return "";
     const Working::Scope scope(kFp32);
-    const auto narrow =
-        compute<AnyFormat>(rule_, version <= DELTAREF_V2 ? "recurrent" : "one_solve", chunk, over<AnyFormat>(r_));
+    const auto narrow = compute<AnyFormat>(rule_,
+                                           version <= DELTAREF_V2   ? "recurrent"
+                                           : version == DELTAREF_V3 ? "chunkwise"
+                                                                    : "one_solve",
+                                           chunk, over<AnyFormat>(r_));
     for (const auto& lane : narrow)
       if (!as_double<AnyFormat>(lane.O).allFinite() || !as_double<AnyFormat>(lane.S).allFinite())
         return "an intermediate is outside its range";

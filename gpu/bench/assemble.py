@@ -3,12 +3,9 @@
 import json
 import pathlib
 import re
-import subprocess
 import sys
 
 checks, bench, sources, commit, out, *tools = sys.argv[1:]
-name, driver = subprocess.check_output(
-    ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader", "--id=0"], text=True).strip().split(", ")
 rows = json.load(open(checks))
 if not rows or any(r["verdict"] == "failed" for r in rows):
     sys.exit("assemble.py: a check failed or none ran; no evidence is written")
@@ -18,7 +15,7 @@ worst = {}
 for r in rows:
     key = tuple(r[k] for k in ("kernel", "rule", "family", "shape", "dtype"))
     w = worst.setdefault(key, {"ratio": 0.0, "verdict": "untrusted", "compared": 0})
-    if r["verdict"] == "untrusted":
+    if r["verdict"] in ("untrusted", "skipped"):
         continue
     w["compared"] += 1
     w["ratio"] = max(w["ratio"], r["ratio"])
@@ -27,7 +24,7 @@ for r in rows:
 keys = ("kernel", "rule", "family", "shape", "dtype")
 measured = json.load(open(bench))
 evidence = {
-    "device": name, "driver": driver, "commit": commit, "sources_sha256": sources,
+    "device": measured["device"], "driver": measured["driver"], "commit": commit, "sources_sha256": sources,
     "sanitizer": dict(t.split("=") for t in tools), "ceilings": measured["ceilings"], "timings": measured["timings"],
     "accuracy": measured["accuracy"],
     "checks": [dict(zip(keys, k), ratio=float(f"{w['ratio']:.3g}"), verdict=w["verdict"], compared=w["compared"])
@@ -35,7 +32,7 @@ evidence = {
 }
 path = pathlib.Path(out)
 if path.suffix != ".json":
-    path = path / (re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-").lower() + ".json")
+    path = path / (re.sub(r"[^A-Za-z0-9]+", "-", measured["device"]).strip("-").lower() + ".json")
 # One row a line: the file can be read and compared.
 lines = []
 for key, value in evidence.items():

@@ -9,6 +9,7 @@ import ctypes
 import json
 import math
 import statistics
+import subprocess
 import sys
 
 import torch
@@ -230,53 +231,57 @@ def accuracy(kernels, peers):
     return rows
 
 
-def timings(kernels, peers, quick):
+def timings(kernels, heads, quick, done):
+    """The table, most wanted rows first; done(rows) is called after each. FLA is timed for these numbers of heads: it is
+    tuned anew for each of them, which takes a minute."""
     rows = []
 
-    def row(op, what, shape, kernel, ms, peer=None, dtype="bf16", d=128):
+    def peer(name, call, into, **options):
+        try:
+            if call:
+                into[name] = milliseconds(call, **options)
+        except Exception as e:  # a peer that fails is reported, not hidden
+            print("peer", name, type(e).__name__, str(e)[:200], file=sys.stderr)
+        return into
+
+    def row(op, shape, version, x, peers, what="forward", repeats=15):
         B, T, H = shape
-        rows.append({"op": op, "pass": what, "B": B, "T": T, "H": H, "HV": H, "d_k": d, "d_v": d, "dtype": dtype,
-                     "kernel": kernel, "ms": ms, "peers": peer or {}})
-        print(f"{op:12} {what:8} {str(shape):16} {kernel:5} {ms:9.4f} ms  " +
-              "  ".join(f"{n} {t:.4f}" for n, t in (peer or {}).items()), flush=True)
+        ms = milliseconds(kernels.call(x, version), repeats)
+        rows.append({"op": op, "pass": what, "B": B, "T": T, "H": H, "HV": H, "d_k": 128, "d_v": 128, "dtype": "bf16",
+                     "kernel": f"v{version}", "ms": ms, "peers": peers})
+        print(f"{op:12} {what:8} {str(shape):16} v{version} {ms:9.4f} ms  " +
+              "  ".join(f"{n} {t:.4f}" for n, t in peers.items()), flush=True)
+        done(rows)
+
+    def fla(x, shape):
+        return peer("fla", fla_call(x), {}) if shape[2] in heads else {}
 
     for shape in SHAPES:
         B, T, H = shape
-        for rule in ("gated_delta", "q_delta", "delta", "mamba2", "kda"):
-            if quick and rule in ("delta", "mamba2", "kda"):
-                continue
-            x = inputs(rule, B, T, H, H, 128, 128)
-            peer = {}
-            if peers:
-                try:
-                    call = fla_call(x)
-                    if call and (H == 16 or rule == "gated_delta"):  # tuning a peer takes long for each number of heads
-                        peer["fla"] = milliseconds(call)
-                    if rule == "gated_delta" and shape == (8, 2048, 16):
-                        peer["torch_loop"] = milliseconds(torch_loop(x), 3, graph=False)
-                except Exception as e:
-                    print("peer", rule, shape, type(e).__name__, str(e)[:200], file=sys.stderr)
-            row(rule, "forward", shape, "v4", milliseconds(kernels.call(x, 4)), peer)
-            if rule == "gated_delta" and not quick:
-                row(rule, "forward", shape, "v2", milliseconds(kernels.call(x, 2), 5))
-                if T <= 8192:
-                    row(rule, "forward", shape, "v1", milliseconds(kernels.call(x, 1), 3))
-                    row(rule, "forward", shape, "v3", milliseconds(kernels.call(x, 3), 3))
-            del x
-            torch.cuda.empty_cache()
+        x = inputs("gated_delta", B, T, H, H, 128, 128)
+        row("gated_delta", shape, 4, x, fla(x, shape))
+        row("q_delta", shape, 4, inputs("q_delta", B, T, H, H, 128, 128), {})
     for B, H in ((32, 16), (256, 16), (256, 32)):
         x = inputs("gated_delta", B, 1, H, H, 128, 128, "decode")
-        peer = {}
-        if peers:
-            try:
-                from fla.ops.gated_delta_rule import fused_recurrent_gated_delta_rule
+        peers = {}
+        if heads:
+            from fla.ops.gated_delta_rule import fused_recurrent_gated_delta_rule
 
-                peer["fla"] = milliseconds(lambda: fused_recurrent_gated_delta_rule(
-                    x["q"], x["k"], x["v"], x["g"], beta=x["beta"], scale=x["scale"], initial_state=x["S0"],
-                    output_final_state=True, state_v_first=True))
-            except Exception as e:
-                print("peer decode", type(e).__name__, str(e)[:200], file=sys.stderr)
-        row("gated_delta", "decode", (B, 1, H), "v2", milliseconds(kernels.call(x, 2)), peer)
+            peer("fla", lambda: fused_recurrent_gated_delta_rule(
+                x["q"], x["k"], x["v"], x["g"], beta=x["beta"], scale=x["scale"], initial_state=x["S0"],
+                output_final_state=True, state_v_first=True), peers)
+        row("gated_delta", (B, 1, H), 2, x, peers, "decode")
+    if quick:
+        return rows
+    for shape in SHAPES[:3]:
+        x = inputs("gated_delta", shape[0], shape[1], shape[2], shape[2], 128, 128)
+        loop = peer("torch_loop", torch_loop(x), {}, repeats=1, graph=False) if shape == SHAPES[2] else {}
+        for version in (1, 2, 3):
+            row("gated_delta", shape, version, x, loop if version == 1 else {}, repeats=3)
+    for rule in ("delta", "mamba2", "kda"):
+        for shape in SHAPES:
+            x = inputs(rule, shape[0], shape[1], shape[2], shape[2], 128, 128)
+            row(rule, shape, 4, x, fla(x, shape) if shape[2] == 16 else {})
     return rows
 
 
@@ -285,26 +290,36 @@ def main():
     parser.add_argument("library", help="libdeltaref_gpu.so")
     parser.add_argument("--out", help="write JSON here")
     parser.add_argument("--quick", action="store_true", help="fewer rules and versions")
-    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--peer-heads", default="16,64,32", help="numbers of heads that FLA is timed at; empty: none")
     args = parser.parse_args()
     kernels = Kernels(args.library)
-    peers = not args.no_peers
-    if peers:
+    heads = [int(h) for h in args.peer_heads.split(",") if h]
+    if heads:
         try:
             import fla  # noqa: F401
         except ImportError as e:
-            peers = False
+            heads = []
             print(f"FLA is not installed ({e}): no peer is timed", file=sys.stderr)
-    out = {"ceilings": ceilings()}
-    print(json.dumps(out["ceilings"]))
-    out["accuracy"] = accuracy(kernels, peers)
+    name, driver = subprocess.check_output(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader", "--id=0"],
+                                           text=True).strip().split(", ")
+    out = {"device": name, "driver": driver, "ceilings": ceilings()}
+
+    def write():
+        if args.out:
+            with open(args.out, "w") as f:
+                json.dump(out, f, indent=1)
+
+    def done(rows):
+        out["timings"] = rows
+        write()
+
+    print(json.dumps(out["ceilings"]), flush=True)
+    out["timings"] = timings(kernels, heads, args.quick, done)
+    out["accuracy"] = accuracy(kernels, bool(heads))
     for r in out["accuracy"]:
         print(f"{r['op']:12} {r['gates']:9} {r['output']:12} ours {r['ours']:.3e}  fla " +
               ("-" if r["fla"] is None else f"{r['fla']:.3e}  {r['ours'] / r['fla']:.3f}"))
-    out["timings"] = timings(kernels, peers, args.quick)
-    if args.out:
-        with open(args.out, "w") as f:
-            json.dump(out, f, indent=1)
+    write()
 
 
 if __name__ == "__main__":

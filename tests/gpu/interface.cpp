@@ -127,7 +127,10 @@ TEST(Choice, AskingForAVersionThatDoesNotFitIsRefusedWithTheReason) {
 TEST(Choice, DoesNotDependOnTheLength) {  // or appending tokens would change bits
   deltaref_gpu_problem p = sound();
   const auto version = planned(p).version;
-  for (const std::int64_t T : {1, 2, 63, 65, 4096}) p.T = T, EXPECT_EQ(planned(p).version, version) << T;
+  for (const std::int64_t T : {1, 2, 63, 65, 4096}) {
+    p.T = T;
+    EXPECT_EQ(planned(p).version, version) << T;
+  }
 }
 
 TEST(Memory, NoKernelAsksForMoreSharedMemoryThanTheDeviceHas) {
@@ -140,10 +143,12 @@ TEST(Memory, NoKernelAsksForMoreSharedMemoryThanTheDeviceHas) {
           p.g = p.beta = p.lambda = {};
           p.q = p.k = contiguous(p.q.data, p.T, p.H, d), p.v = p.o = contiguous(p.v.data, p.T, p.HV, d);
           const deltaref_gpu_plan_t plan = planned(p, device);
-          if (plan.version == DELTAREF_V3)
+          if (plan.version == DELTAREF_V3) {
             EXPECT_LE(chunk_form_shared(plan.chunk, d, dtype == DELTAREF_FP64 ? 8 : 4), device.shared_memory);
-          if (plan.version == DELTAREF_V4)
+          }
+          if (plan.version == DELTAREF_V4) {
             EXPECT_LE(chain_shared(d, plan.rows, rule == DELTAREF_KDA, plan.stages), device.shared_memory);
+          }
         }
 }
 
