@@ -14,7 +14,7 @@ if not rows or any(r["verdict"] == "failed" for r in rows):
 worst = {}
 for r in rows:
     key = tuple(r[k] for k in ("kernel", "rule", "family", "shape", "dtype"))
-    w = worst.setdefault(key, {"ratio": 0.0, "verdict": "untrusted", "compared": 0})
+    w = worst.setdefault(key, {"ratio": 0.0, "verdict": r["verdict"], "compared": 0})
     if r["verdict"] in ("untrusted", "skipped"):
         continue
     w["compared"] += 1
