@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Joins the checks and the timings of one run: assemble.py CHECKS BENCH HASH COMMIT OUT [TOOL=VERDICT...]"""
 import json
+import math
 import pathlib
 import re
 import sys
@@ -23,6 +24,10 @@ for r in rows:
         w["verdict"] = r["verdict"]
 keys = ("kernel", "rule", "family", "shape", "dtype")
 measured = json.load(open(bench))
+for row in measured["accuracy"]:  # JSON has no infinity
+    for who in ("ours", "fla"):
+        if row[who] is not None and not math.isfinite(row[who]):
+            row[who] = "not finite"
 evidence = {
     "device": measured["device"], "driver": measured["driver"], "commit": commit, "sources_sha256": sources,
     "sanitizer": dict(t.split("=") for t in tools), "ceilings": measured["ceilings"], "timings": measured["timings"],
@@ -37,7 +42,7 @@ if path.suffix != ".json":
 lines = []
 for key, value in evidence.items():
     if isinstance(value, list):
-        body = ",\n".join("  " + json.dumps(v) for v in value)
+        body = ",\n".join("  " + json.dumps(v, allow_nan=False) for v in value)
         lines.append(f' {json.dumps(key)}: [\n{body}\n ]')
     else:
         lines.append(f" {json.dumps(key)}: {json.dumps(value)}")
