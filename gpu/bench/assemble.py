@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joins the checks and the timings of one run: assemble.py CHECKS BENCH HASH COMMIT OUT [TOOL=VERDICT...]"""
+"""Joins the checks and the timings of one run: assemble.py CHECKS BENCH HASH COMMIT OUT [TOOL=VERDICT...] [note=TEXT]"""
 import json
 import math
 import pathlib
@@ -22,6 +22,8 @@ for r in rows:
     w["ratio"] = max(w["ratio"], r["ratio"])
     if w["verdict"] != "marginal":
         w["verdict"] = r["verdict"]
+said = dict(t.split("=", 1) for t in tools)
+note = said.pop("note", "")
 keys = ("kernel", "rule", "family", "shape", "dtype")
 measured = json.load(open(bench))
 for row in measured["accuracy"]:  # JSON has no infinity
@@ -30,7 +32,7 @@ for row in measured["accuracy"]:  # JSON has no infinity
             row[who] = "not finite"
 evidence = {
     "device": measured["device"], "driver": measured["driver"], "commit": commit, "sources_sha256": sources,
-    "sanitizer": dict(t.split("=") for t in tools), "ceilings": measured["ceilings"], "timings": measured["timings"],
+    "note": note, "sanitizer": said, "ceilings": measured["ceilings"], "timings": measured["timings"],
     "accuracy": measured["accuracy"],
     "checks": [dict(zip(keys, k), ratio=float(f"{w['ratio']:.3g}"), verdict=w["verdict"], compared=w["compared"])
                for k, w in sorted(worst.items())],
