@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `deltaref`: reads the command line, and nothing else. CLI11 stays in this file, it is slow to compile.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <iostream>
+#include <new>
 
 #include "checks/program/options.hpp"
 
@@ -18,7 +20,9 @@ int main(int argc, char** argv) {
   c->add_option("--scalar", check.selection.scalars, "only these scalars");
   c->add_option("--shape", check.shape, "only this shape, as the table prints it");
   c->add_option("--law", check.selection.laws, "only these laws, and no table");
-  c->add_option("--seed", check.selection.seed, "seed of the inputs")->capture_default_str();
+  c->add_option("--seed", check.selection.seed, "seed of the inputs")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   c->add_flag("--quick", check.selection.quick, "one small shape");
   c->add_flag("--full", check.selection.full, "every length and head shape of the sweep")->excludes("--quick");
   c->add_flag("--json", check.json, "one JSON document on standard output");
@@ -39,13 +43,26 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
-    if (*c) return delta::check_command(check);
-    if (*r) return delta::rules_command(rules);
-    if (*v) return delta::verify_command(verify);
+    const int status = *c   ? delta::check_command(check)
+                       : *r ? delta::rules_command(rules)
+                            : delta::verify_command(verify);
+    // A verdict that could not be written is none.
+    if (!std::cout.flush() || std::fflush(stdout) != 0)
+      throw delta::UsageError("cannot write the output; is the disk full?");
+    return status;
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help
+    const std::vector<std::string> rest = app.remaining();
+    const bool unknown = app.get_subcommands().empty() && !rest.empty();
+    std::cerr << "deltaref: " << (unknown ? "unknown command '" + rest[0] + "'" : std::string(e.what()))
+              << (app.get_subcommands().empty() ? "; expected check, verify or rules" : "")
+              << "; try deltaref --help\n";
+    return 2;
   } catch (const delta::UsageError& e) {
     std::cerr << "deltaref: " << e.what() << '\n';
+    return 2;
+  } catch (const std::bad_alloc&) {
+    std::cerr << "deltaref: this needs more memory than there is; try a smaller --shape\n";
     return 2;
   }
 }
