@@ -22,15 +22,11 @@ struct Candidate {
 };
 
 /// What a kernel with that mistake returns for one lane; nothing if the mistake cannot be made there.
-std::optional<Output<double>> mutated(const Subject& s, const Mutant& m, Index C, Index n, Index j) {
+/// \param leaked  the state that the sequence before it left, if the mistake hands it on
+std::optional<Output<double>> mutated(const Subject& s, const Mutant& m, Index C, Index n, Index j,
+                                      const Mat<double>* leaked = nullptr) {
   Problem<double> p = s.lane<double>(n, j, m.input);
-  if (m.input.segment_leak) {
-    if (s.shape().offsets.empty()) return std::nullopt;
-    if (n > 0) {  // the state that the sequence before it left, which began with what was left to it
-      const std::optional<Output<double>> before = mutated(s, m, C, n - 1, j);
-      p.S0 = {before->S};
-    }
-  }
+  if (leaked) p.S0 = {*leaked};
   Output<double> out{Mat<double>::Zero(p.shape.T, p.shape.d_v), Mat<double>::Zero(p.shape.d_v, p.shape.d_k)};
   bool possible = true;
   each_stream<double>(s.rule(), p, [&](Stream<double> st, Index channel) {
@@ -45,15 +41,62 @@ std::optional<Output<double>> mutated(const Subject& s, const Mutant& m, Index C
   return out;
 }
 
-void compare(const Subject& s, Candidate& c, Index lane, const Errors& expected) {
-  const Index n = lane / s.shape().HV, j = lane % s.shape().HV;
-  const std::optional<Output<double>> wrong = mutated(s, *c.mutant, c.C, n, j);
+void compare(const Subject& s, Candidate& c, const Output<double>& wrong, Index n, Index j, const Errors& expected) {
   const Output<double> got = s.candidate(n, j);
-  if (!wrong) return void(c.possible = false);
-  const Errors e = errors(*wrong, got);
+  const Errors e = errors(wrong, got);
   raise(c.fit, {ratio_of(e.o, expected.o), ratio_of(e.state, expected.state)});
-  c.o2 += (wrong->O - got.O).squaredNorm(), c.o_size2 += wrong->O.squaredNorm();
-  if (s.has_final_state()) c.s2 += (wrong->S - got.S).squaredNorm(), c.s_size2 += wrong->S.squaredNorm();
+  c.o2 += (wrong.O - got.O).squaredNorm(), c.o_size2 += wrong.O.squaredNorm();
+  if (s.has_final_state()) c.s2 += (wrong.S - got.S).squaredNorm(), c.s_size2 += wrong.S.squaredNorm();
+}
+
+/// Compares a candidate on the sequences first .. last of one head.
+/// \param expected  of each lane
+void compare(const Subject& s, Candidate& c, Index first, Index last, Index j, const std::vector<Errors>& expected) {
+  const bool leak = c.mutant->input.segment_leak;
+  if (leak && s.shape().offsets.empty()) return void(c.possible = false);
+  std::optional<Output<double>> wrong;
+  for (Index n = leak ? 0 : first; n <= last; ++n) {  // what leaks comes from all sequences before
+    wrong = mutated(s, *c.mutant, c.C, n, j, leak && wrong ? &wrong->S : nullptr);
+    if (!wrong) return void(c.possible = false);
+    if (n >= first) compare(s, c, *wrong, n, j, expected[static_cast<std::size_t>(n * s.shape().HV + j)]);
+  }
+}
+
+/// A kernel whose output is the right one times a constant, which is taken from the worst lane. Tried last, as any
+/// mistake of the scale is one of these.
+std::optional<Diagnosis> scaled_output(const Subject& s, Index worst, const Errors& right,
+                                       const std::vector<Errors>& expected, int threads) {
+  constexpr Index kFewest = 16;  // a constant fits the one number of a small lane, whatever was wrong
+  const Index HV = s.shape().HV;
+  const Mutant none{.id = "output-scaled", .what = "c o"};
+  const Output<double> want = *mutated(s, none, 0, worst / HV, worst % HV), seen = s.candidate(worst / HV, worst % HV);
+  const double factor = want.O.cwiseProduct(seen.O).sum() / want.O.squaredNorm();
+  if (want.O.size() < kFewest || !std::isfinite(factor)) return std::nullopt;
+
+  std::vector<Candidate> heads(static_cast<std::size_t>(HV), {&none});
+  const auto fit = [&](Index n, Index j) {
+    Output<double> scaled = *mutated(s, none, 0, n, j);
+    scaled.O *= factor;
+    compare(s, heads[static_cast<std::size_t>(j)], scaled, n, j, expected[static_cast<std::size_t>(n * HV + j)]);
+  };
+  const auto explains = [&](const Candidate& c) {
+    return c.fit.o < kMarginal && c.fit.o < 0.7 * right.o && (!s.has_final_state() || c.fit.state < kMarginal);
+  };
+  fit(worst / HV, worst % HV);
+  if (!explains(heads[static_cast<std::size_t>(worst % HV)])) return std::nullopt;
+  parallel_for(HV, threads, [&](Index j) {
+    heads[static_cast<std::size_t>(j)] = {&none};
+    for (Index n = 0; n < s.shape().sequences(); ++n) fit(n, j);
+  });
+  double o2 = 0, size2 = 0;
+  for (const Candidate& c : heads) {
+    if (!explains(c)) return std::nullopt;
+    o2 += c.o2, size2 += c.o_size2;
+  }
+  return Diagnosis{.id = std::string(none.id),
+                   .explains = "o",
+                   .rel_error = relative(std::sqrt(o2), std::sqrt(size2)),
+                   .factor = factor};
 }
 
 }  // namespace
@@ -83,13 +126,14 @@ std::vector<Diagnosis> diagnose(const Subject& s, const std::vector<Errors>& err
            !(std::max(c.fit.o, c.fit.state) > 0.7 * std::max(right.o, right.state));
   };
   // The worst lane first: a mistake that does not fit there need not be tried on the others.
+  const Index HV = s.shape().HV, worst_n = worst / HV, worst_j = worst % HV;
   parallel_for(static_cast<Index>(all.size()), threads,
-               [&](Index i) { compare(s, all[i], worst, expected[static_cast<std::size_t>(worst)]); });
+               [&](Index i) { compare(s, all[i], worst_n, worst_n, worst_j, expected); });
   std::erase_if(
       all, [&](const Candidate& c) { return !c.possible || !(explains_all(c) || explains_o(c) || explains_state(c)); });
   parallel_for(static_cast<Index>(all.size()), threads, [&](Index i) {
-    for (Index lane = 0; lane < s.lanes(); ++lane)
-      if (lane != worst && all[i].possible) compare(s, all[i], lane, expected[static_cast<std::size_t>(lane)]);
+    all[i] = {.mutant = all[i].mutant, .C = all[i].C, .fit = {}};
+    for (Index j = 0; j < HV && all[i].possible; ++j) compare(s, all[i], 0, s.shape().sequences() - 1, j, expected);
   });
 
   std::vector<Diagnosis> found;
@@ -119,6 +163,8 @@ std::vector<Diagnosis> diagnose(const Subject& s, const std::vector<Errors>& err
     }
     if (!found.empty()) break;
   }
+  if (found.empty() && right.o >= kMarginal)
+    if (const auto d = scaled_output(s, worst, right, expected, threads)) found.push_back(*d);
   std::ranges::stable_sort(found, {}, &Diagnosis::rel_error);
   return found;
 }

@@ -15,6 +15,7 @@ struct Diagnosis {
   std::string explains;  ///< which outputs: "o", "final_state" or "o and final_state"
   std::optional<Index> chunk;
   double rel_error = 0;  ///< distance of what the mistake computes from the output, Frobenius, over what it explains
+  std::optional<double> factor;  ///< of a scaled output
 };
 
 /// The known mistakes that reproduce the output to rounding where the right formula does not, best first; empty if

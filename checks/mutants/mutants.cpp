@@ -109,6 +109,7 @@ struct ChunkFault {
   bool transposed_interaction = false;  ///< L_g from Y X^T for X Y^T
   bool plain_gram = false;              ///< M . X Y^T for H . X Y^T in L_g
   bool undecayed_w = false;             ///< Z = U~ - W S^T, without D_g
+  bool one_inverse = false;  ///< W and U~ from one inverse, W = (I + L_g)^-1 D_g B X: equal, until it is wrong
 };
 
 O wrong_chunks(const S& s, Index C, const ChunkFault& fault) {
@@ -130,10 +131,12 @@ O wrong_chunks(const S& s, Index C, const ChunkFault& fault) {
     const Mat<double> L = strictly_lower<double>(beta.asDiagonal() * XY);  // [R x R]
     const Mat<double> L_g =
         strictly_lower<double>(beta.asDiagonal() * (fault.plain_gram ? M : H).cwiseProduct(XY));  // [R x R]
-    const Mat<double> W = solve_unit_lower<double>(L, beta.asDiagonal() * X);                     // [R x d_k]
     const Mat<double> U = solve_unit_lower<double>(L_g, beta.asDiagonal() * V);                   // [R x d_v]
     const Vec<double> D = fault.undecayed_w ? Vec<double>(Vec<double>::Ones(R)) : gamma;
-    const Mat<double> Z = U - D.asDiagonal() * (W * out.S.transpose());  // [R x d_v]
+    const Mat<double> B = beta.asDiagonal() * X;  // [R x d_k]
+    const Mat<double> DW = fault.one_inverse ? solve_unit_lower<double>(L_g, D.asDiagonal() * B)
+                                             : Mat<double>(D.asDiagonal() * solve_unit_lower<double>(L, B));
+    const Mat<double> Z = U - DW * out.S.transpose();  // [R x d_v]
     const auto last = Eigen::seqN(m - 1, c, m);
     const Mat<double> A = (fault.mask_in_output ? M : H)(last, Eigen::all).cwiseProduct(Q * Y.transpose());
     out.O.middleRows(begin, c) = gamma(last).asDiagonal() * (Q * out.S.transpose()) + A * Z;  // [c x d_v]
@@ -214,9 +217,19 @@ const Mutant kMutants[] = {
      .form = [](const S& s, Index C) { return wrong_chunks(s, C, {.plain_gram = true}); },
      .chunked = true,
      .concerns = chunkable},
+    {.id = "interaction-plain-gram",
+     .what = "M for H in L, one inverse",
+     .form = [](const S& s, Index C) { return wrong_chunks(s, C, {.plain_gram = true, .one_inverse = true}); },
+     .chunked = true,
+     .concerns = chunkable},
     {.id = "w-undecayed",
      .what = "Z = U~ - W S^T",
      .form = [](const S& s, Index C) { return wrong_chunks(s, C, {.undecayed_w = true}); },
+     .chunked = true,
+     .concerns = chunkable},
+    {.id = "w-undecayed",
+     .what = "Z = U~ - W S^T, one inverse",
+     .form = [](const S& s, Index C) { return wrong_chunks(s, C, {.undecayed_w = true, .one_inverse = true}); },
      .chunked = true,
      .concerns = chunkable},
     {.id = "feedback-undecayed",

@@ -56,11 +56,13 @@ Json to_json(const FileVerdict& v) {
   expected["final_state"] = v.final_state.present ? number(v.final_state.expected) : Json(nullptr);
   expected["model"] = v.model;
   Json diagnosis = Json::array();
-  for (const Diagnosis& d : v.diagnosis)
+  for (const Diagnosis& d : v.diagnosis) {
     diagnosis.push_back({{"id", d.id},
                          {"explains", d.explains},
                          {"chunk", d.chunk ? Json(*d.chunk) : Json(nullptr)},
                          {"rel_error", number(d.rel_error)}});
+    if (d.factor) diagnosis.back()["factor"] = number(*d.factor);
+  }
   j["rule"] = v.rule;
   j["verdict"] = name(v.verdict);
   j["reason"] = v.reason;
@@ -104,8 +106,9 @@ std::string report_text(const FileVerdict& v) {
   if (v.first_bad) s << "  first bad    " << place_text(*v.first_bad) << '\n';
   if (v.worst && v.verdict != Verdict::passed) s << "  worst        " << place_text(*v.worst) << '\n';
   for (const Diagnosis& d : v.diagnosis)
-    s << "  looks like   " << d.id << (d.chunk ? " at chunks of " + std::to_string(*d.chunk) : "") << "  explains "
-      << d.explains << " to " << figure(d.rel_error, "%.1e") << '\n';
+    s << "  looks like   " << d.id << (d.factor ? " by " + figure(*d.factor, "%.4g") : "")
+      << (d.chunk ? " at chunks of " + std::to_string(*d.chunk) : "") << "  explains " << d.explains << " to "
+      << figure(d.rel_error, "%.1e") << '\n';
   if (v.diagnosis.empty() && v.verdict == Verdict::failed)
     s << "  looks like   unknown: no known mistake reproduces it\n";
   s << "  expected     from " << v.model << '\n';
