@@ -254,6 +254,38 @@ TEST(ManyHeads, ACorrectDecodeStepPasses) {
   EXPECT_EQ(name(judged(c, scheduled({.stretch = 1.29})).verdict), name(Verdict::passed));
 }
 
+/// The plainest kernel that there is: a thread per value channel, which sums over the keys one after the other.
+Output<double> a_thread_per_row(const Stream<double>& st, double scale) {
+  Output<double> out{Mat<double>(st.tokens(), st.d_v()), {}};
+  Mat<float> S = st.S0.cast<float>();
+  const auto dot = [&](Index row, const Vec<double>& x) {
+    float sum = 0;
+    for (Index c = 0; c < x.size(); ++c) sum += S(row, c) * static_cast<float>(x[c]);
+    return sum;
+  };
+  for (Index t = 0; t < st.tokens(); ++t) {
+    const MicroStep<double>& s = st.steps[static_cast<std::size_t>(t)];
+    if (!s.d.none()) S *= std::exp(static_cast<float>(std::log(s.d[0])));
+    for (Index r = 0; r < st.d_v(); ++r) {
+      const float e = static_cast<float>(s.beta) * (static_cast<float>(s.v[r]) - dot(r, s.x));
+      for (Index c = 0; c < st.d_k(); ++c) S(r, c) += e * static_cast<float>(s.y[c]);
+    }
+    for (Index r = 0; r < st.d_v(); ++r) out.O(t, r) = static_cast<float>(scale) * dot(r, st.Q.row(t).transpose());
+  }
+  out.S = S.cast<double>();
+  return out;
+}
+
+TEST(Precision, SumsInAnyOrderAreCorrectFp32) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed)
+    for (const Index T : {1, 2}) {
+      Call c = call("gated_delta", "gate_half", seed, {.T = T, .d_k = 128, .d_v = 32, .offsets = {}});
+      c.inputs = c.o = Dtype::fp32;
+      const FileVerdict v = judged(c, a_thread_per_row);
+      EXPECT_EQ(name(v.verdict), name(Verdict::passed)) << "T " << T << ", seed " << seed << ": " << v.reason;
+    }
+}
+
 TEST(Precision, DoubleKernelsAreJudgedInDoubleDouble) {
   Call c = call();
   c.inputs = c.o = c.state = Dtype::fp64;
@@ -357,6 +389,23 @@ TEST(Diagnosis, SaysNothingRatherThanGuess) {
   EXPECT_TRUE(judged(call(), scheduled({})).diagnosis.empty());
 }
 
+TEST(Diagnosis, NamesTheConstantOfAScaledOutput) {
+  const FileVerdict v =
+      judged(call(), [](const Stream<double>& s, double scale) { return simulate<float>(s, 0.8 * scale, {}); });
+  ASSERT_EQ(v.diagnosis.size(), 1u);
+  EXPECT_EQ(v.diagnosis[0].id, "output-scaled");
+  EXPECT_NEAR(v.diagnosis[0].factor.value_or(0), 0.8, 1e-3);
+  EXPECT_THAT(report_text(v), HasSubstr("output-scaled by 0.8"));
+}
+
+TEST(Diagnosis, WalksAnyNumberOfSequences) {
+  Shape z{.B = 1, .T = 1, .d_k = 2, .d_v = 2, .offsets = std::vector<Index>(20'001, 0)};
+  z.offsets.back() = 1;
+  Dump d = call("gated_delta", "gate_half", 1, z).dump(scheduled({}));
+  edit(d, "o", [](auto& o) { o[0] += 1; });
+  EXPECT_EQ(judged(d).verdict, Verdict::failed);
+}
+
 /// Each known mistake, planted in a bf16 chunk kernel: it is found, whatever else it cannot be told apart from.
 TEST(Diagnosis, FindsEveryPlantedMistake) {
   for (const Mutant& m : mutants()) {
@@ -445,6 +494,10 @@ TEST(NarrowState, IsTheEvidenceOnlyWhereAFp32StateShouldHoldMore) {
 
   c = call("gated_delta", "gate_half", 1, {.T = 0, .d_k = 16, .d_v = 8, .offsets = {}});  // the state of no token
   EXPECT_EQ(judged(c, exactly).verdict, Verdict::passed);
+
+  // An empty sequence hands back the fp32 state that it was given.
+  c = call("gated_delta", "gate_half", 1, {.T = 30, .d_k = 16, .d_v = 8, .offsets = {0, 12, 12, 30}});
+  EXPECT_THAT(judged(c, kept_in_bf16).reason, HasSubstr("only bf16 numbers"));
 
   c = call("gated_delta", "gate_half", 1, {.T = 12, .d_k = 16, .d_v = 8, .offsets = {}});  // integers throughout
   for (double& x : c.p.v.data) x = std::round(x);
@@ -582,6 +635,22 @@ TEST(BadInput, IsNamedInOneLine) {
                 d.add("o", Dtype::i32, {1, 70, 2, 12}, std::vector<double>(1680));
               }),
               HasSubstr("integers"));
+}
+
+/// A few bytes can promise any number of heads or channels, as long as there is no token.
+TEST(BadInput, SizesThatNoKernelHasAreRefusedBeforeAnythingIsAllocated) {
+  const auto sized = [](std::int64_t B, std::int64_t T, std::int64_t H, std::int64_t K, std::int64_t V) {
+    Dump d{.file = "made", .metadata = {{"rule", "gated_delta"}, {"scale", "1"}}};
+    for (const char* t : {"q", "k"}) d.tensors[t].shape = {B, T, H, K};
+    for (const char* t : {"v", "o"}) d.tensors[t].shape = {B, T, H, V};
+    return complaint(d);
+  };
+  constexpr std::int64_t kHuge = std::int64_t{1} << 40;
+  EXPECT_THAT(sized(kHuge, 0, 1, 8, 8), HasSubstr("heads in all"));
+  EXPECT_THAT(sized(1, 0, kHuge, 8, 8), HasSubstr("heads in all"));
+  EXPECT_THAT(sized(1 << 20, 0, 1 << 12, 8, 8), HasSubstr("heads in all"));
+  EXPECT_THAT(sized(1, 0, 1, kHuge, 8), HasSubstr("at most 2048 channels"));
+  EXPECT_THAT(sized(1, 0, 1, 8, kHuge), HasSubstr("at most 2048 channels"));
 }
 
 TEST(Report, JsonHasTheFieldsOfTheContract) {
