@@ -21,7 +21,9 @@ int main(int argc, char** argv) {
   c->add_option("--shape", check.shape, "only this shape, as the table prints it");
   c->add_option("--law", check.selection.laws, "only these laws, and no table");
   c->add_option("--seed", check.selection.seed, "seed of the inputs")
-      ->check(CLI::NonNegativeNumber)
+      ->check([](const std::string& seed) {
+        return seed.starts_with('-') ? "expected a whole number that is not negative, got " + seed : std::string();
+      })
       ->capture_default_str();
   c->add_flag("--quick", check.selection.quick, "one small shape");
   c->add_flag("--full", check.selection.full, "every length and head shape of the sweep")->excludes("--quick");
