@@ -377,6 +377,20 @@ template <Real T> Problem<T> Subject::lane(Index n, Index j, const InputFault& f
   return p;
 }
 
+std::optional<Format> Subject::hidden_format() const {
+  for (const Format& f : {kBf16, kFp16}) {
+    if (operands_.p <= kFp16.p) break;
+    const bool all = std::ranges::all_of(std::initializer_list<const char*>{"q", "k", "v"}, [&](const char* name) {
+      const DumpTensor& t = *dump_.find(name);
+      for (Index i = 0; i < t.size(); ++i)
+        if (const double x = t.at(i); std::isfinite(x) && f.round(x) != x) return false;
+      return true;
+    });
+    if (all) return f;
+  }
+  return std::nullopt;
+}
+
 Output<double> Subject::candidate(Index n, Index j) const {
   const Shape& z = shape_;
   Output<double> out;

@@ -32,6 +32,9 @@ class Subject {
   /// The coarsest type among q, k and v: what the products of the kernel can be expected to take.
   const Format& operands() const { return operands_; }
   const Format& format_of(const std::string& tensor) const;
+  /// bf16 or fp16 where q, k and v hold nothing but such numbers in a wider type: what a kernel of that type leaves
+  /// behind when its tensors were saved through a library that has no bf16.
+  std::optional<Format> hidden_format() const;
 
   /// The inputs of one lane, over double or double-double: B = H = HV = 1, the scale left out.
   /// With a fault, as a kernel takes them that makes this mistake.

@@ -349,6 +349,10 @@ FileVerdict verify(const Dump& dump, const DumpOptions& options, int threads) {
     std::vector<Errors> error, expected;
     for (const Lane& l : lanes) error.push_back(l.error), expected.push_back(l.expected);
     v.diagnosis = diagnose(s, error, expected, threads);
+    if (const std::optional<Format> f = s.hidden_format())
+      v.notes.push_back("q, k and v hold only " + std::string(f->name) + " numbers: if the kernel took them as " +
+                        std::string(f->name) + ", store them in that type and it is judged as " + std::string(f->name) +
+                        " code");
   }
   return v;
 }

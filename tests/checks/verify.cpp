@@ -299,7 +299,12 @@ TEST(Precision, Tf32ProductsInAFp32KernelAreMarginalAndBf16Fails) {
   const FileVerdict v = judged(c, scheduled({.C = 64, .operand = kTf32, .inverse = kTf32, .stretch = 1.3}));
   EXPECT_EQ(v.verdict, Verdict::marginal);
   EXPECT_THAT(v.reason, HasSubstr("tf32"));
-  EXPECT_EQ(judged(c, scheduled({.C = 64})).verdict, Verdict::failed);
+  Dump d = c.dump(scheduled({.C = 64}));
+  const FileVerdict bf16 = judged(d);
+  EXPECT_EQ(bf16.verdict, Verdict::failed);
+  EXPECT_THAT(bf16.notes, testing::Contains(HasSubstr("hold only bf16 numbers")));  // as the family draws them
+  edit(d, "q", [](std::vector<double>& q) { q[0] = 0.1; });
+  EXPECT_THAT(judged(d).notes, testing::IsEmpty());
 }
 
 // ---------------------------------------------------------------- one mistake
