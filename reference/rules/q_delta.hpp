@@ -15,7 +15,7 @@ namespace delta {
 /// For unit keys and queries, 0 < lambda < 1 and 0 < beta <= 1 give \f$ 0 < \beta\, x \cdot k < 2 \f$, so that the
 /// error of each token shrinks; the state may grow all the same, as the erase \f$ x k^\top \f$ is not symmetric.
 /// \formula{F72} \formula{F73} \formula{F90}
-/// \source{Q-Delta, arXiv:2606.08804, Sec. 3}
+/// \source{Q-Delta, arXiv:2606.08804}
 /// \needs{+ - *}
 struct q_delta {
   static constexpr std::string_view aliases[] = {"qdelta", "q_deltanet"};
@@ -25,7 +25,7 @@ struct q_delta {
       .formula =
           R"(S_t = \alpha_t S_{t-1}(I - \beta_t x_t k_t^\top) + \beta_t v_t k_t^\top,\quad x_t = k_t + \lambda_t q_t)",
       .label = "F72",
-      .source = "arXiv:2606.08804, Sec. 3",
+      .source = "arXiv:2606.08804",
       .forget = Forget::per_head,
       .strength = Strength::per_head,
       .lambda = true,
