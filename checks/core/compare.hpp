@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "checks/core/errors.hpp"
 #include "checks/core/ratio.hpp"
 #include "reference/core/problem.hpp"
 #include "reference/scalars/convert.hpp"
@@ -25,59 +25,49 @@ struct Place {
 ///   o      max_t |o_t - o*_t|_2 / max_t |o*_t|_2
 ///   state  |S - S*|_F / |S*|_F
 /// 0/0 is 0, x/0 is infinite, and whatever is not finite makes the error infinite.
-struct Distance {
-  double o = 0, state = 0;
+struct Distance : Errors {
   bool all_zero = true;            ///< the exact result is zero everywhere: nothing was tested
   std::optional<Place> worst;      ///< the element with the largest error against the size of its lane
   std::optional<Place> first_bad;  ///< the first token of o, in its first bad lane, whose error is beyond `limit`
 };
 
+/// got - want in the wider scalar; NaN where `got` is not finite.
+template <Real J, Real T> Mat<double> error_matrix(const Mat<J>& want, const Mat<T>& got) {
+  Mat<double> E(want.rows(), want.cols());
+  for (Index c = 0; c < E.cols(); ++c)
+    for (Index r = 0; r < E.rows(); ++r)
+      E(r, c) = std::isfinite(Scalar<T>::to_double(got(r, c)))
+                    ? Scalar<J>::to_double(J(convert<J>(got(r, c)) - want(r, c)))
+                    : NAN;
+  return E;
+}
+
 /// \pre same lanes, same shapes   \param limit  on the error of one token, against the largest token of its lane
 /// \tparam J the scalar that judges, at least as wide as the one judged
 template <Real J, Real T> Distance distance(const Result<J>& want, const Result<T>& got, double limit = INFINITY) {
-  auto wide = [](const T& x) { return convert<J>(x); };
-  auto narrow = [](const J& x) { return Scalar<J>::to_double(x); };
-  auto finite = [](const T& x) { return std::isfinite(Scalar<T>::to_double(x)); };
   Distance d;
   double worst = 0;
-  // The error of the rows of one tensor, relative to the largest row (o) or to the whole (a state).
-  auto measure = [&](std::string_view tensor, std::size_t lane, const Mat<J>& W, const Mat<T>& G, bool by_row) {
-    if (W.size() == 0) return 0.0;
-    const Mat<double> w = W.unaryExpr(narrow);
-    Mat<double> e(W.rows(), W.cols());
-    for (Index c = 0; c < W.cols(); ++c)
-      for (Index r = 0; r < W.rows(); ++r) e(r, c) = finite(G(r, c)) ? narrow(J(wide(G(r, c)) - W(r, c))) : NAN;
-    auto norm = [&](const Mat<double>& A) { return by_row ? A.rowwise().stableNorm().maxCoeff() : A.stableNorm(); };
-    const double size = norm(w);
-    d.all_zero = d.all_zero && size == 0;
-    double error = 0;
-    for (Index r = 0; r < e.rows(); ++r) {
-      double of_row = 0;
-      Place bad{tensor, lane, r};
-      for (Index c = 0; c < e.cols(); ++c) {
-        const double a = std::isfinite(e(r, c)) ? std::abs(e(r, c)) / (e(r, c) == 0 ? 1 : size) : INFINITY;
-        if (a > of_row || c == 0) {
-          of_row = a;
-          bad.column = c, bad.want = w(r, c), bad.got = Scalar<T>::to_double(G(r, c));
-        }
-      }
-      error = std::max(error, of_row);
-      if (of_row > worst) worst = of_row, d.worst = bad;
-      if (by_row && !d.first_bad && (std::isinf(of_row) || e.row(r).stableNorm() > limit * size)) d.first_bad = bad;
+  auto measure = [&](std::string_view tensor, std::size_t lane, const Mat<J>& W, const Mat<T>& G, Measure how) {
+    const Mat<double> w = W.unaryExpr([](const J&x) { return Scalar<J>::to_double(x); }), e = error_matrix<J, T>(W, G);
+    const double all = norm_of(w, how);
+    d.all_zero = d.all_zero && all == 0;
+    for (Index r = 0; r < e.rows() && e.cols() > 0; ++r) {
+      const Index c = furthest(e, r);
+      const Place place{tensor, lane, r, c, w(r, c), Scalar<T>::to_double(G(r, c))};
+      const double element = relative(std::abs(e(r, c)), all), row = relative(e.row(r).stableNorm(), all);
+      if (element > worst) worst = element, d.worst = place;
+      if (how == Measure::worst_row && !d.first_bad && (row > limit || std::isinf(row))) d.first_bad = place;
     }
-    return error == 0 || std::isinf(error) ? error : norm(e) / size;
+    return relative_error(w, e, how);
   };
-  for (std::size_t lane = 0; lane < want.size(); ++lane) {
-    d.o = std::max(d.o, measure("o", lane, want[lane].O, got[lane].O, true));
-    d.state = std::max(d.state, measure("final_state", lane, want[lane].S, got[lane].S, false));
-  }
+  for (std::size_t lane = 0; lane < want.size(); ++lane)
+    raise(d, {measure("o", lane, want[lane].O, got[lane].O, Measure::worst_row),
+              measure("final_state", lane, want[lane].S, got[lane].S, Measure::whole)});
   return d;
 }
 
 /// What correct code in that precision makes of the two errors of `Distance`: the E of the ratios.
-struct Expected {
-  double o = 0, state = 0;
-};
+using Expected = Errors;
 
 /// What a comparison found: the worst ratio, which one it is, and the verdict.
 struct Comparison {
@@ -133,8 +123,7 @@ template <Real J, Real T> Comparison compare(const Result<J>& want, const Result
   if (share_storage(want, got)) return untrusted("the reference and the candidate share storage");
   c.distance = distance(want, got, kFailed * e.o);
   if (c.distance.all_zero && c.distance.o == 0 && c.distance.state == 0) return untrusted("the exact result is zero");
-  auto over = [](double error, double expected) { return error == 0 ? 0 : error / expected; };
-  const double o = over(c.distance.o, e.o), state = over(c.distance.state, e.state);
+  const double o = ratio_of(c.distance.o, e.o), state = ratio_of(c.distance.state, e.state);
   c.which = o >= state ? kOutput : kState;
   c.ratio = std::max(o, state);
   c.verdict = judge(c.ratio);

@@ -31,7 +31,6 @@ constexpr Format kNarrowDraws[] = {unbounded(7),  unbounded(9),  unbounded(10),
                                    unbounded(12), unbounded(13), unbounded(14)};
 constexpr Format kWideDraws[] = {unbounded(19), unbounded(20), unbounded(21),
                                  unbounded(22), unbounded(23), unbounded(25)};
-constexpr double kIllPosed = 0.1;  // errors that large no longer grow in proportion to u
 
 std::span<const Format> draws_for(int p) { return p > kNarrow ? kWideDraws : kNarrowDraws; }
 

@@ -25,6 +25,10 @@ inline constexpr Ratio kRatios[] = {kOutput, kResidual, kState};
 
 inline constexpr double kMarginal = 1.5, kFailed = 2;
 
+/// Errors that large no longer grow in proportion to u: where correct code of a precision makes them, it has no digit
+/// left to show, and the inputs are to blame.
+inline constexpr double kIllPosed = 0.1;
+
 /// Written so that NaN fails.
 constexpr Verdict judge(double ratio) {
   return ratio < kMarginal ? Verdict::passed : ratio < kFailed ? Verdict::marginal : Verdict::failed;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "checks/verify/errors.hpp"
+#include "checks/core/errors.hpp"
 #include "checks/verify/subject.hpp"
 
 namespace delta {

@@ -22,11 +22,12 @@ Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
 
 std::string place_text(const BadPlace& p) {
   std::ostringstream s;
-  if (p.tensor == "o")
-    s << "o  b " << p.b << "  t " << p.t << "  head " << p.head << "  channel " << p.channel;
+  const bool of_state = p.tensor == "final_state" || p.tensor == "d_initial_state";
+  s << p.tensor;
+  if (!of_state)
+    s << "  b " << p.b << "  t " << p.t << "  head " << p.head << "  channel " << p.channel;
   else
-    s << "final_state  sequence " << p.b << "  head " << p.head << "  value channel " << p.t << "  key channel "
-      << p.channel;
+    s << "  sequence " << p.b << "  head " << p.head << "  value channel " << p.t << "  key channel " << p.channel;
   s << "  want " << figure(p.want, "%.7g") << "  got " << figure(p.got, "%.7g");
   return s.str();
 }
@@ -48,13 +49,20 @@ Json to_json(const FileVerdict& v) {
     j["verdict"] = "unreadable", j["reason"] = v.reason;
     return j;
   }
-  Json rel_error = Json::object(), expected = Json::object();
-  rel_error["o"] = number(v.o.rel_error);
-  rel_error["final_state"] = v.final_state.present ? number(v.final_state.rel_error) : Json(nullptr);
-  rel_error["gradients"] = Json::object();
-  expected["o"] = number(v.o.expected);
-  expected["final_state"] = v.final_state.present ? number(v.final_state.expected) : Json(nullptr);
+  // The contract's fields by tensor: o, final_state, and the gradients in an object of their own.
+  const auto by_tensor = [&](double Judged::*figure) {
+    Json j{{"o", nullptr}, {"final_state", nullptr}, {"gradients", Json::object()}};
+    for (const Judged& t : v.outputs) (j.contains(t.tensor) ? j : j["gradients"])[t.tensor] = number(t.*figure);
+    return j;
+  };
+  Json expected = by_tensor(&Judged::expected), outputs = Json::array();
   expected["model"] = v.model;
+  for (const Judged& t : v.outputs)
+    outputs.push_back({{"tensor", t.tensor},
+                       {"ratio", number(t.ratio)},
+                       {"error", number(t.error)},
+                       {"expected", number(t.expected)},
+                       {"rel_error", number(t.rel_error)}});
   Json diagnosis = Json::array();
   for (const Diagnosis& d : v.diagnosis) {
     diagnosis.push_back({{"id", d.id},
@@ -67,13 +75,12 @@ Json to_json(const FileVerdict& v) {
   j["verdict"] = name(v.verdict);
   j["reason"] = v.reason;
   j["ratio"] = number(v.ratio());
-  j["rel_error"] = rel_error;
+  j["rel_error"] = by_tensor(&Judged::rel_error);
   j["expected_error"] = expected;
+  j["outputs"] = outputs;
   j["grade"] = v.grade ? Json(*v.grade) : Json(nullptr);
   j["first_bad"] = place_json(v.first_bad);
-  j["judge"] = {{"reference", v.judge.how},
-                {"against", v.judge.against},
-                {"error", {{"o", number(v.judge.error_o)}, {"final_state", number(v.judge.error_state)}}}};
+  j["judge"] = {{"reference", v.judge.how}, {"against", v.judge.against}, {"error", by_tensor(&Judged::reference)}};
   j["diagnosis"] = diagnosis;
   if (!v.notes.empty()) j["notes"] = v.notes;
   return j;
@@ -94,15 +101,12 @@ std::string report_text(const FileVerdict& v) {
   std::string verdict(name(v.verdict));
   for (char& c : verdict) c = static_cast<char>(std::toupper(c));
   s << verdict << "  " << v.file << "  (" << v.rule << ")\n  " << v.reason << '\n';
-  auto row = [&](const char* tensor, const Judged& j) {
-    if (!j.present) return;
+  for (const Judged& j : v.outputs) {
     char line[160];
-    std::snprintf(line, sizeof line, "  %-12s ratio %-8.3g error %-9.2e expected %-9.2e Frobenius %.2e\n", tensor,
-                  j.ratio, j.error, j.expected, j.rel_error);
+    std::snprintf(line, sizeof line, "  %-15s ratio %-8.3g error %-9.2e expected %-9.2e Frobenius %.2e\n",
+                  j.tensor.c_str(), j.ratio, j.error, j.expected, j.rel_error);
     s << line;
-  };
-  row("o", v.o);
-  row("final_state", v.final_state);
+  }
   if (v.first_bad) s << "  first bad    " << place_text(*v.first_bad) << '\n';
   if (v.worst && v.verdict != Verdict::passed) s << "  worst        " << place_text(*v.worst) << '\n';
   for (const Diagnosis& d : v.diagnosis)
@@ -112,8 +116,10 @@ std::string report_text(const FileVerdict& v) {
   if (v.diagnosis.empty() && v.verdict == Verdict::failed)
     s << "  looks like   unknown: no known mistake reproduces it\n";
   s << "  expected     from " << v.model << '\n';
-  s << "  judge        " << v.judge.how << "; differs by " << figure(v.judge.error_o, "%.1e") << " (o), "
-    << figure(v.judge.error_state, "%.1e") << " (state) from " << v.judge.against << '\n';
+  s << "  judge        " << v.judge.how;
+  for (const Judged& j : v.outputs)
+    s << (&j == v.outputs.data() ? "; differs by " : ", ") << figure(j.reference, "%.1e") << " (" << j.tensor << ")";
+  s << " from " << v.judge.against << '\n';
   for (const std::string& n : v.notes) s << "  note         " << n << '\n';
   return s.str();
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,32 +7,32 @@
 #include "checks/core/ratio.hpp"
 #include "checks/dump/dump.hpp"
 #include "checks/mutants/diagnosis.hpp"
+#include "checks/verify/measured.hpp"
 #include "checks/verify/subject.hpp"
 
 namespace delta {
 
-/// The verdict on one output of a kernel: the figures of the lane with the largest ratio. All errors are relative.
+/// Errors over what is expected, for pictures: a column for each head, the largest of all sequences.
+struct ErrorMap {
+  Mat<double> ratio;  ///< [rows x heads]
+  Index bin = 1;      ///< tokens that share a row, the largest of them
+};
+
+/// The verdict on one tensor of a kernel: the figures of the lane with the largest ratio. All errors are relative.
 struct Judged {
-  bool present = false;
-  double error = 0;      ///< o: max_t |o_t - o*_t| / max_t |o*_t|;  final_state: |S - S*|_F / |S*|_F
+  std::string tensor;    ///< "o", "final_state", or a gradient: "dq", "dk", ...
+  double error = 0;      ///< max_t |o_t - o*_t| / max_t |o*_t|; of states |S - S*|_F / |S*|_F
   double expected = 0;   ///< the same of correct code in that precision
   double ratio = 0;      ///< error / expected
   double rel_error = 0;  ///< Frobenius, over everything; information only
+  double reference = 0;  ///< error of the reference: its distance from a second computation, largest lane
+  ErrorMap by_token;     ///< of states by row, the value channel
+  ErrorMap by_channel;   ///< of states by key channel
 };
 
-/// One element of an output.
-struct BadPlace {
-  std::string tensor;  ///< "o" or "final_state"
-  Index b = 0;         ///< batch entry of o; sequence of a state
-  Index t = 0;         ///< token of o, counted in the tensor; row (value channel) of a state
-  Index head = 0, channel = 0;
-  double want = 0, got = 0;
-};
-
-/// How the reference was computed, and its own error: its distance from a second computation.
+/// How the reference was computed, and what it was held against.
 struct JudgeInfo {
   std::string how, against;
-  double error_o = 0, error_state = 0;
 };
 
 struct FileVerdict {
@@ -41,16 +40,20 @@ struct FileVerdict {
   Verdict verdict = Verdict::skipped;
   bool unreadable = false;  ///< `reason` says why; nothing else holds
   std::string reason;
-  Judged o, final_state;
-  double ill_posed = 0;  ///< the error of correct code in the lanes where it has no digit left
-  std::string model;     ///< where the expected error comes from
+  std::vector<Judged> outputs;  ///< every tensor that was judged: o, final_state if there is one, gradients
+  double ill_posed = 0;         ///< the error of correct code in the lanes where it has no digit left
+  std::string model;            ///< where the expected error comes from
   JudgeInfo judge;
   std::optional<std::string> grade;  ///< the class of implementation that the error looks like
   std::optional<BadPlace> first_bad, worst;
   std::vector<Diagnosis> diagnosis;
   std::vector<std::string> notes;
 
-  double ratio() const { return std::max(o.ratio, final_state.ratio); }
+  /// The tensor of that name; nullptr if it was not judged.
+  const Judged* find(std::string_view tensor) const;
+  /// The tensor with the largest ratio. \pre !outputs.empty()
+  const Judged& worst_output() const;
+  double ratio() const { return outputs.empty() ? 0 : worst_output().ratio; }
 };
 
 /// Judges one dump. \param threads lanes are spread over so many  \throws UsageError

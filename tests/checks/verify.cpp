@@ -155,7 +155,8 @@ TEST(Dumps, TheModelPredictsRealChunkKernels) {
   for (const char* file :
        {"real_gdn_chunk_0", "real_gdn_chunk_1", "real_delta_chunk_0", "real_kda_chunk", "real_mamba2_chunk"}) {
     const FileVerdict v = of_file(file);
-    for (const Judged& j : {v.o, v.final_state}) {
+    ASSERT_EQ(v.outputs.size(), 2u) << file;
+    for (const Judged& j : v.outputs) {
       EXPECT_GT(j.ratio, 0.7) << file;
       EXPECT_LT(j.ratio, 1.2) << file;
     }
@@ -358,6 +359,24 @@ TEST(Mistakes, NameTheFirstBadPlace) {
   EXPECT_EQ(v.first_bad->t, 41);
   EXPECT_EQ(v.first_bad->head, 1);
   EXPECT_EQ(v.first_bad->channel, 7);
+}
+
+TEST(Maps, ShowWhereTheErrorIs) {
+  Dump d =
+      call("gated_delta", "gate_half", 1, {.B = 1, .T = 1100, .H = 1, .HV = 2, .d_k = 16, .d_v = 12}).dump(exactly);
+  edit(d, "o", [](auto& o) { o[(901 * 2 + 1) * 12 + 7] += 0.5; });  // t 901, head 1, channel 7
+  const FileVerdict v = judged(d);
+  const Judged& o = *v.find("o");
+  ASSERT_EQ(o.by_token.bin, 3);  // at most 512 rows
+  ASSERT_EQ(o.by_token.ratio.rows(), 367);
+  ASSERT_EQ(o.by_token.ratio.cols(), 2);
+  ASSERT_EQ(o.by_channel.ratio.rows(), 12);
+  EXPECT_DOUBLE_EQ(o.by_token.ratio(300, 1), v.ratio());
+  EXPECT_EQ((o.by_token.ratio.array() > kMarginal).count(), 1);
+  EXPECT_EQ((o.by_channel.ratio.col(0).array() > 4).count(), 0);
+  EXPECT_GT(o.by_channel.ratio(7, 1), v.ratio());
+  EXPECT_EQ(v.find("final_state")->by_token.ratio.rows(), 12);
+  EXPECT_EQ(v.find("final_state")->by_channel.ratio.rows(), 16);
 }
 
 TEST(Diagnosis, NamesTheMistakeOfEachDump) {
@@ -669,6 +688,11 @@ TEST(Report, JsonHasTheFieldsOfTheContract) {
   for (const char* key : {"tensor", "b", "t", "head", "channel", "want", "got"})
     EXPECT_TRUE(files[0]["first_bad"].contains(key)) << key;
   EXPECT_EQ(files[0]["verdict"], "failed");
+  ASSERT_EQ(files[0]["outputs"].size(), 2u);
+  for (const char* key : {"tensor", "ratio", "error", "expected", "rel_error"})
+    for (const auto& output : files[0]["outputs"]) EXPECT_TRUE(output.contains(key)) << key;
+  EXPECT_EQ(files[0]["expected_error"]["o"], files[0]["outputs"][0]["expected"]);
+  EXPECT_EQ(files[0]["rel_error"]["final_state"], files[0]["outputs"][1]["rel_error"]);
   EXPECT_EQ(files[1]["verdict"], "unreadable");
 }
 
