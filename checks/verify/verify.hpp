@@ -30,6 +30,12 @@ struct Judged {
   ErrorMap by_channel;   ///< of states by key channel
 };
 
+/// The intermediate whose rounding makes most of the error of an output.
+struct Dominant {
+  std::string tensor, intermediate;
+  double share = 0;  ///< of the expected square error, that goes if it is kept in fp32
+};
+
 /// How the reference was computed, and what it was held against.
 struct JudgeInfo {
   std::string how, against;
@@ -45,6 +51,8 @@ struct FileVerdict {
   std::string model;            ///< where the expected error comes from
   JudgeInfo judge;
   std::optional<std::string> grade;  ///< the class of implementation that the error looks like
+  std::string grade_reason;          ///< how that was told, and the model that comes closest
+  std::vector<Dominant> dominant;    ///< of each output, for a kernel of that class
   std::optional<BadPlace> first_bad, worst;
   std::vector<Diagnosis> diagnosis;
   std::vector<std::string> notes;
