@@ -6,13 +6,38 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "reference/core/micro_step.hpp"
 #include "reference/scalars/rounded.hpp"
 
 namespace delta {
+
+/// The places where a kernel rounds.
+enum class Point {
+  reads,       ///< rows that are multiplied with the state or with keys: x, q, and P = beta Phi x
+  writes,      ///< y as an operand, decayed to the chunk's end or not
+  values,      ///< v and beta v
+  right_side,  ///< V - X S^T, what a single solve is applied to
+  W,           ///< T P
+  U,           ///< T V
+  Z,           ///< the corrections
+  scores,      ///< A, of the outputs
+  inverse,     ///< T = (I + L)^-1
+  state_read,  ///< S where it is multiplied
+  state,       ///< S as it is kept
+  count
+};
+
+constexpr std::string_view name(Point p) {
+  constexpr std::string_view names[] = {"read keys",       "write keys", "values",    "right-hand side", "W", "U~", "Z",
+                                        "output scores A", "inverse T",  "operand S", "kept state S"};
+  return names[static_cast<int>(p)];
+}
 
 /// How a kernel computes: its chunk length, how it solves, and the formats at its rounding points. Sums are kept in
 /// the working type F (float on a GPU), as tensor cores do.
@@ -22,8 +47,15 @@ struct Schedule {
   Format operand = kBf16;  ///< operands of products: keys, scores, W, U~, Z, and S where it is multiplied
   Format inverse = kBf16;  ///< T = (I + L)^-1, computed in F and stored in this format
   Format state = kFp32;    ///< S between chunks (between tokens, in the recurrence)
+  Format beta = kFp64;     ///< the strengths, before anything is done with them
   double stretch = 1;      ///< the grid of the roundings, stretched by a factor in [1, 2): another draw of the errors;
                            ///< in the recurrence it also says where sums begin
+  std::optional<Point> exact = {};  ///< one place where nothing is rounded after all
+
+  Format format(Point p) const {
+    if (exact == p) return kFp64;
+    return p == Point::inverse ? inverse : p == Point::state ? state : operand;
+  }
 };
 
 /// Rounds to a format. A number that the format holds already is left alone; others fall on its stretched grid.
@@ -58,6 +90,12 @@ template <class F> class Round {
   }
   Format f_;
   F stretch_;
+};
+
+/// The roundings of a schedule.
+template <class F> struct Rounding {
+  Schedule how;
+  Mat<F> operator()(Point p, Mat<F> A) const { return Round<F>(how.format(p), how.stretch)(std::move(A)); }
 };
 
 /// The decays of one chunk as a kernel keeps them: running sums of their logarithms, in F, and the number of exact
@@ -107,12 +145,14 @@ template <class F> struct Reads {
   std::vector<Index> at, upto;
 };
 
+/// Tokens within which a decay per channel is formed number by number.
+constexpr Index kSubChunk = 16;
+
 /// Scores x_i . (Phi_{j..i} y_j) for j < upto[i], 0 beyond  [n x R]. A scalar decay multiplies the product X Y^T; a
 /// decay per channel goes into the operands, seen from the first row of the sub-chunk so that no factor exceeds 1, and
 /// within a sub-chunk the sum is formed directly.
 template <class F>
-Mat<F> scores(const Reads<F>& r, const Mat<F>& Y, const ChunkDecay<F>& decay, const Round<F>& round) {
-  constexpr Index kSub = 16;
+Mat<F> scores(const Reads<F>& r, const Mat<F>& Y, const ChunkDecay<F>& decay, const Rounding<F>& round) {
   const auto n = static_cast<Index>(r.at.size());
   Mat<F> A = Mat<F>::Zero(n, Y.rows());
   if (decay.scalar()) {
@@ -122,14 +162,14 @@ Mat<F> scores(const Reads<F>& r, const Mat<F>& Y, const ChunkDecay<F>& decay, co
     return A;
   }
   for (Index first = 0; first < n;) {
-    const Index start = r.upto[first] / kSub * kSub;  // the sub-chunk of the row, and of those that share it
+    const Index start = r.upto[first] / kSubChunk * kSubChunk;  // the sub-chunk of the row, and of those that share it
     Index last = first;
-    while (last < n && r.upto[last] / kSub * kSub == start) ++last;
+    while (last < n && r.upto[last] / kSubChunk * kSubChunk == start) ++last;
     if (start > 0) {
       Mat<F> left = r.X.middleRows(first, last - first), right = Y.topRows(start);
       for (Index i = first; i < last; ++i) decay.multiply(left.row(i - first), start, r.at[i]);
       for (Index j = 0; j < start; ++j) decay.multiply(right.row(j), j + 1, start);
-      A.block(first, 0, last - first, start) = round(left) * round(right).transpose();
+      A.block(first, 0, last - first, start) = round(Point::reads, left) * round(Point::writes, right).transpose();
     }
     for (Index i = first; i < last; ++i)
       for (Index j = start; j < r.upto[i]; ++j)
@@ -139,67 +179,91 @@ Mat<F> scores(const Reads<F>& r, const Mat<F>& Y, const ChunkDecay<F>& decay, co
   return A;
 }
 
+/// One chunk as a kernel computes it: R micro-steps, c of which are followed by a read-out.
+template <class F> struct RoundedChunk {
+  Reads<F> x, q;  ///< [R x d_k] and [c x d_k], operands
+  Mat<F> Y, V;    ///< [R x d_k], [R x d_v], operands
+  Vec<F> beta;    ///< [R]
+  ChunkDecay<F> decay;
+  Mat<F> S;     ///< [d_v x d_k] the state at the chunk's start, as an operand
+  Mat<F> M, T;  ///< [R x R] scores of x and y; T = (I + B M)^-1
+  Mat<F> P, W;  ///< [R x d_k] B Phi X and T P, of the two solves
+  Mat<F> E;     ///< [R x d_v] V - X S^T, of the single one
+  Mat<F> Z, A;  ///< [R x d_v] corrections, [c x R] scores of the outputs
+
+  RoundedChunk(const Stream<double>& stream, Index begin, Index c, const Mat<F>& state, const Rounding<F>& round)
+      : decay(stream.steps.data() + stream.m * begin, stream.m * c, stream.d_k()) {
+    const Index m = stream.m, R = m * c, d_k = stream.d_k(), d_v = stream.d_v();
+    x.X.resize(R, d_k), q.X = stream.Q.middleRows(begin, c).template cast<F>();
+    Y.resize(R, d_k), V.resize(R, d_v), beta.resize(R);
+    const Round<F> strength(round.how.beta, round.how.stretch);
+    for (Index i = 0; i < R; ++i) {
+      const MicroStep<double>& s = stream.steps[static_cast<std::size_t>(m * begin + i)];
+      x.X.row(i) = s.x.transpose().cast<F>(), Y.row(i) = s.y.transpose().cast<F>();
+      V.row(i) = s.v.transpose().cast<F>(), beta[i] = strength(static_cast<F>(s.beta));
+      x.at.push_back(s.pre_decay ? i : i + 1), x.upto.push_back(i);
+      if ((i + 1) % m == 0) q.at.push_back(i + 1), q.upto.push_back(i + 1);
+    }
+    x.X = round(Point::reads, x.X), q.X = round(Point::reads, q.X);
+    Y = round(Point::writes, Y), V = round(Point::values, V), S = round(Point::state_read, state);
+
+    M = scores(x, Y, decay, round);
+    const Mat<F> L = beta.asDiagonal() * M;  // [R x R]  strictly lower
+    T = L.template triangularView<Eigen::UnitLower>().solve(Mat<F>::Identity(R, R));
+    if (round.how.one_solve) {
+      E = V - from_state(x, round);
+      Z = round(Point::inverse, T * beta.asDiagonal()) * round(Point::right_side, E);
+    } else {
+      P = beta.asDiagonal() * x.X;
+      for (Index i = 0; i < R; ++i) decay.multiply(P.row(i), 0, x.at[static_cast<std::size_t>(i)]);
+      P = round(Point::reads, P);
+      const Mat<F> T_op = round(Point::inverse, T);
+      W = round(Point::W, T_op * P);
+      const Mat<F> U = round(Point::U, T_op * round(Point::values, beta.asDiagonal() * V));  // [R x d_v]
+      Z = U - W * S.transpose();
+    }
+    A = round(Point::scores, scores(q, Y, decay, round));
+  }
+
+  /// What rows read from the state at the chunk's start: a scalar decay multiplies the product, one per channel the
+  /// operand.
+  Mat<F> from_state(const Reads<F>& r, const Rounding<F>& round) const {
+    if (!decay.scalar()) return round(Point::reads, decayed(r)) * S.transpose();
+    Vec<F> gamma(r.X.rows());
+    for (Index i = 0; i < gamma.size(); ++i) gamma[i] = decay.number(0, r.at[static_cast<std::size_t>(i)]);
+    return gamma.asDiagonal() * (r.X * S.transpose());
+  }
+  /// The rows as they meet the state at the chunk's start.
+  Mat<F> decayed(const Reads<F>& r) const {
+    Mat<F> X = r.X;
+    for (Index i = 0; i < X.rows(); ++i) decay.multiply(X.row(i), 0, r.at[static_cast<std::size_t>(i)]);
+    return X;
+  }
+};
+
 /// The chunk form of any rule with the roundings of a schedule.
 /// \f[ T = (I + L)^{-1}, \quad Z = TB(V - \bar X S^\top), \quad S' = S\,\Phi + Z^\top Y_{out},
 ///     \quad O = Q_{in} S^\top + A Z \f]
 /// \param stream  its Q without the read-out scale: the scale multiplies the sums, in F
-template <class F> Output<double> rounded_chunks(const Stream<double>& stream, double scale, const Schedule& how) {
-  const Index d_k = stream.d_k(), d_v = stream.d_v(), m = stream.m;
-  const Round<F> round(how.operand, how.stretch), round_inverse(how.inverse, how.stretch),
-      round_state(how.state, how.stretch);
-  Output<double> out{Mat<double>(stream.tokens(), d_v), {}};
+/// \param watch   is shown the state at the start of each chunk, and the chunk
+template <class F>
+Output<double> rounded_chunks(const Stream<double>& stream, double scale, const Schedule& how,
+                              const std::function<void(const Mat<F>&)>& watch = nullptr) {
+  const Rounding<F> round{how};
+  Output<double> out{Mat<double>(stream.tokens(), stream.d_v()), {}};
   Mat<F> S = stream.S0.cast<F>();  // [d_v x d_k]
   for (Index begin = 0; begin < stream.tokens(); begin += how.C) {
-    const Index c = std::min(how.C, stream.tokens() - begin), R = m * c;
-    const MicroStep<double>* steps = stream.steps.data() + m * begin;
-    Reads<F> x{Mat<F>(R, d_k), {}, {}}, q{stream.Q.middleRows(begin, c).cast<F>(), {}, {}};
-    Mat<F> Y(R, d_k), V(R, d_v);
-    Vec<F> beta(R);
-    for (Index i = 0; i < R; ++i) {
-      const MicroStep<double>& s = steps[i];
-      x.X.row(i) = s.x.transpose().cast<F>(), Y.row(i) = s.y.transpose().cast<F>();
-      V.row(i) = s.v.transpose().cast<F>(), beta[i] = static_cast<F>(s.beta);
-      x.at.push_back(s.pre_decay ? i : i + 1), x.upto.push_back(i);
-      if ((i + 1) % m == 0) q.at.push_back(i + 1), q.upto.push_back(i + 1);
-    }
-    x.X = round(x.X), q.X = round(q.X), Y = round(Y), V = round(V);
-    const ChunkDecay<F> decay(steps, R, d_k);
-
-    const Mat<F> L = beta.asDiagonal() * scores(x, Y, decay, round);  // [R x R]  strictly lower
-    const Mat<F> T = L.template triangularView<Eigen::UnitLower>().solve(Mat<F>::Identity(R, R));  // [R x R]
-    const Mat<F> S_op = round(S);  // [d_v x d_k]  S as an operand
-    // Rows that read the state at the chunk's start: a scalar decay multiplies the product, one per channel the
-    // operand.
-    auto from_state = [&](const Reads<F>& r) {
-      Mat<F> X = r.X;
-      Vec<F> gamma = Vec<F>::Ones(X.rows());
-      for (Index i = 0; i < X.rows(); ++i)
-        if (decay.scalar())
-          gamma[i] = decay.number(0, r.at[i]);
-        else
-          decay.multiply(X.row(i), 0, r.at[i]);
-      return Mat<F>(gamma.asDiagonal() * (round(X) * S_op.transpose()));
-    };
-    Mat<F> Z;  // [R x d_v]
-    if (how.one_solve) {
-      Z = round_inverse(T * beta.asDiagonal()) * round(V - from_state(x));
-    } else {
-      Mat<F> P = beta.asDiagonal() * x.X;  // [R x d_k]
-      for (Index i = 0; i < R; ++i) decay.multiply(P.row(i), 0, x.at[i]);
-      const Mat<F> T_op = round_inverse(T);
-      const Mat<F> W = round(T_op * round(P));                      // [R x d_k]
-      const Mat<F> U = round(T_op * round(beta.asDiagonal() * V));  // [R x d_v]
-      Z = U - W * S_op.transpose();
-    }
-    const Mat<F> A = round(scores(q, Y, decay, round));          // [c x R]
-    const Mat<F> O = (from_state(q) + A * round(Z)) * F(scale);  // [c x d_v]
+    if (watch) watch(S);
+    const Index c = std::min(how.C, stream.tokens() - begin), R = stream.m * c;
+    const RoundedChunk<F> h(stream, begin, c, S, round);
+    const Mat<F> O = (h.from_state(h.q, round) + h.A * round(Point::Z, h.Z)) * F(scale);  // [c x d_v]
     out.O.middleRows(begin, c) = O.template cast<double>();
 
-    Mat<F> Z_out = Z, Y_out = Y;
+    Mat<F> Z = h.Z, Y = h.Y;
     for (Index j = 0; j < R; ++j)
-      decay.scalar() ? decay.multiply(Z_out.row(j), j + 1, R) : decay.multiply(Y_out.row(j), j + 1, R);
-    for (Index v = 0; v < d_v; ++v) decay.multiply(S.row(v), 0, R);
-    S = round_state(S + round(Z_out).transpose() * round(Y_out));  // [d_v x d_k]
+      h.decay.scalar() ? h.decay.multiply(Z.row(j), j + 1, R) : h.decay.multiply(Y.row(j), j + 1, R);
+    for (Index v = 0; v < S.rows(); ++v) h.decay.multiply(S.row(v), 0, R);
+    S = round(Point::state, S + round(Point::Z, Z).transpose() * round(Point::writes, Y));  // [d_v x d_k]
   }
   out.S = S.template cast<double>();
   return out;
@@ -216,28 +280,34 @@ template <class F> Vec<F> product(const Mat<F>& S, const Vec<F>& x, Index first)
   return sum;
 }
 
+/// A decay as a kernel computes it: from an exp that is right to a unit in the last place. Where the gate hardly
+/// changes it errs the same way in every token, and nothing averages out.
+template <class F> Decay<F> computed_decay(const Decay<double>& d) {
+  const F slip = 1 + std::numeric_limits<F>::epsilon();
+  Decay<F> out;
+  out.d = d.d.cast<F>().unaryExpr([&](F x) { return x == F(1) ? x : x * slip; });
+  return out;
+}
+
+/// One micro-step in F.
+template <class F> void recurrence_step(Mat<F>& S, const MicroStep<double>& s, const Round<F>& strength, Index first) {
+  const Vec<F> x = s.x.cast<F>(), y = s.y.cast<F>(), v = s.v.cast<F>();
+  Vec<F> prediction;
+  if (s.pre_decay) prediction = product(S, x, first);
+  computed_decay<F>(s.d).decay_columns(S);
+  if (!s.pre_decay) prediction = product(S, x, first);
+  S += (strength(static_cast<F>(s.beta)) * (v - prediction)) * y.transpose();
+}
+
 /// The recurrence in F, the state rounded after every token; nothing else is.
 template <class F> Output<double> rounded_recurrence(const Stream<double>& stream, double scale, const Schedule& how) {
-  const Round<F> round_state(how.state, how.stretch);
+  const Round<F> round_state(how.format(Point::state), how.stretch), strength(how.beta, how.stretch);
   Output<double> out{Mat<double>(stream.tokens(), stream.d_v()), {}};
-  // A decay comes from an exp that is right to a unit in the last place. Where the gate hardly changes it errs the same
-  // way in every token, and nothing averages out.
-  const F slip = 1 + std::numeric_limits<F>::epsilon();
-  const auto exponential = [&](const Vec<F>& d) {
-    return Vec<F>(d.unaryExpr([&](F x) { return x == F(1) ? x : x * slip; }));
-  };
   const auto first = static_cast<Index>((how.stretch - 1) * static_cast<double>(stream.d_k()));
   Mat<F> S = stream.S0.cast<F>();
   for (Index t = 0; t < stream.tokens(); ++t) {
-    for (Index i = stream.m * t; i < stream.m * (t + 1); ++i) {
-      const MicroStep<double>& s = stream.steps[i];
-      const Vec<F> x = s.x.cast<F>(), y = s.y.cast<F>(), v = s.v.cast<F>();
-      Vec<F> prediction;
-      if (s.pre_decay) prediction = product(S, x, first);
-      if (!s.d.none()) Decay<F>(exponential(Vec<F>(s.d.d.cast<F>()))).decay_columns(S);
-      if (!s.pre_decay) prediction = product(S, x, first);
-      S += (F(s.beta) * (v - prediction)) * y.transpose();
-    }
+    for (Index i = stream.m * t; i < stream.m * (t + 1); ++i)
+      recurrence_step<F>(S, stream.steps[static_cast<std::size_t>(i)], strength, first);
     S = round_state(S);
     const Vec<F> o = product(S, Vec<F>(stream.Q.row(t).transpose().cast<F>()), first);
     out.O.row(t) = (o * F(scale)).transpose().template cast<double>();

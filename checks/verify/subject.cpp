@@ -12,8 +12,9 @@ namespace {
 /// The tensors that every dump may have; a rule's further inputs come from its declaration.
 const std::set<std::string> kInputs{"q", "k", "v", "beta", "g", "alpha", "lambda", "initial_state", "cu_seqlens"};
 const std::set<std::string> kOutputs{"o", "final_state"};
-const std::set<std::string> kGradients{
-    "do", "dq", "dk", "dv", "dbeta", "dg", "dalpha", "dlambda", "d_initial_state", "d_final_state"};
+const std::set<std::string> kGivenGradients{"do", "d_final_state"};
+/// In the order of reports.
+const std::vector<std::string> kGradients{"dq", "dk", "dv", "dbeta", "dg", "dlambda", "d_initial_state"};
 
 /// A lane's state and inputs are held as doubles, several times over: more is no head of a kernel, and a few bytes of
 /// file must not ask for all the memory there is.
@@ -97,23 +98,21 @@ Subject::Subject(const Dump& dump, const DumpOptions& options) : dump_(dump) {
   check_shapes();
   read_layout(options);
   read_offsets();
+  check_gradients();
   check_values();
 
   operands_ = format(dump_.find("q")->dtype);
   for (const char* t : {"k", "v"})
     if (const Format& f = format(dump_.find(t)->dtype); f.p < operands_.p) operands_ = f;
-  std::string gradients;
   for (const auto& [name, t] : dump_.tensors) {
-    if (kGradients.contains(name)) {
-      gradients += (gradients.empty() ? "" : ", ") + name;
-    } else if (!kInputs.contains(name) && !kOutputs.contains(name) &&
-               std::ranges::find(rule_->info.inputs, std::string_view(name), &Input::name) ==
-                   rule_->info.inputs.end()) {
+    const bool known =
+        kInputs.contains(name) || kOutputs.contains(name) || kGivenGradients.contains(name) ||
+        std::ranges::find(kGradients, name) != kGradients.end() ||
+        std::ranges::find(rule_->info.inputs, std::string_view(name), &Input::name) != rule_->info.inputs.end();
+    if (!known)
       notes_.push_back("tensor '" + name + "' is nothing that a dump of " + std::string(rule_->info.id) +
                        " holds; it was not looked at");
-    }
   }
-  if (!gradients.empty()) notes_.push_back("gradients are not judged: " + gradients);
 }
 
 const Format& Subject::format_of(const std::string& tensor) const { return format(required(tensor).dtype); }
@@ -239,6 +238,50 @@ void Subject::read_offsets() {
           : expect_shape(name, *s, {z.sequences(), z.HV, z.d_v, z.d_k}, "[N,HV,d_v,d_k] (state_layout vk)");
 }
 
+void Subject::check_gradients() {
+  const Shape& z = shape_;
+  const RuleInfo& info = rule_->info;
+  const auto numbers = [&](const std::string& name, const DumpTensor& t, const char* input, Index channels,
+                           const char* letters) {
+    const DumpTensor* of = dump_.find(input);
+    const bool wide = of ? of->shape.size() == 4 : t.shape.size() == 4;
+    if (wide && channels > 0)
+      expect_shape(name, t, {z.B, z.T, z.HV, channels}, letters);
+    else
+      expect_shape(name, t, {z.B, z.T, z.HV}, "[B,T,HV]");
+  };
+  const auto state = [&](const std::string& name, const DumpTensor& t) {
+    kv_ ? expect_shape(name, t, {z.sequences(), z.HV, z.d_k, z.d_v}, "[N,HV,d_k,d_v] (state_layout kv)")
+        : expect_shape(name, t, {z.sequences(), z.HV, z.d_v, z.d_k}, "[N,HV,d_v,d_k] (state_layout vk)");
+  };
+  if (const DumpTensor* t = dump_.find("do")) expect_shape("do", *t, {z.B, z.T, z.HV, z.d_v}, "[B,T,HV,d_v]");
+  if (const DumpTensor* t = dump_.find("d_final_state")) state("d_final_state", *t);
+  for (const std::string& name : kGradients) {
+    const DumpTensor* t = dump_.find(name);
+    if (!t) continue;
+    const bool taken = name == "dbeta"     ? info.strength != Strength::no
+                       : name == "dg"      ? info.forget != Forget::no
+                       : name == "dlambda" ? info.lambda
+                                           : true;
+    if (!taken || !rule_->has_gradient()) {
+      notes_.push_back("'" + name + "' was not judged: " + std::string(info.id) +
+                       (taken ? " has no gradients here" : " takes no " + name.substr(1)));
+      continue;
+    }
+    if (!dump_.find("do"))
+      fail("has '" + name + "' but no 'do', the gradient with respect to o that the backward pass was given");
+    if (by_key_head(name)) expect_shape(name, *t, {z.B, z.T, z.H, z.d_k}, "[B,T,H,d_k]");
+    if (name == "dv") expect_shape(name, *t, {z.B, z.T, z.HV, z.d_v}, "[B,T,HV,d_v]");
+    if (name == "dbeta") numbers(name, *t, "beta", info.strength == Strength::per_value ? z.d_v : 0, "[B,T,HV,d_v]");
+    if (name == "dg")
+      numbers(name, *t, dump_.find("g") ? "g" : "alpha", info.forget == Forget::per_channel ? z.d_k : 0,
+              "[B,T,HV,d_k]");
+    if (name == "dlambda") numbers(name, *t, "lambda", 0, "");
+    if (name == "d_initial_state") state(name, *t);
+    gradients_.push_back(name);
+  }
+}
+
 void Subject::check_values() const {
   const RuleInfo& info = rule_->info;
   const std::string id(info.id);
@@ -275,7 +318,7 @@ void Subject::check_values() const {
     }
   };
   const auto finite = [](double x) { return std::isfinite(x); };
-  for (const char* name : {"q", "k", "v", "beta", "lambda"}) all(name, finite, "expected finite inputs");
+  for (const char* name : {"q", "k", "v", "beta", "lambda", "do"}) all(name, finite, "expected finite inputs");
   for (const Input& i : info.inputs) all(std::string(i.name), finite, "expected finite inputs");
   all(
       "g", [](double x) { return x <= 0; },
@@ -284,11 +327,12 @@ void Subject::check_values() const {
   all(
       "alpha", [](double x) { return x >= 0 && x <= 1; },
       "expected a decay between 0 and 1; name the tensor 'g' if it is the natural logarithm");
-  if (const DumpTensor* s = dump_.find("initial_state"))
-    for (Index i = 0; i < s->size(); ++i)
-      if (!std::isfinite(s->at(i)))
-        fail("tensor 'initial_state' at element " + std::to_string(i) + " is " + number_text(s->at(i)) +
-             "; expected finite inputs");
+  for (const char* name : {"initial_state", "d_final_state"})
+    if (const DumpTensor* s = dump_.find(name))
+      for (Index i = 0; i < s->size(); ++i)
+        if (!std::isfinite(s->at(i)))
+          fail(std::string("tensor '") + name + "' at element " + std::to_string(i) + " is " + number_text(s->at(i)) +
+               "; expected finite inputs");
 
   const auto is = [](double neutral) { return [neutral](double x) { return x == neutral; }; };
   const auto untaken = [&](const char* what, double neutral) {
@@ -391,16 +435,69 @@ std::optional<Format> Subject::hidden_format() const {
   return std::nullopt;
 }
 
-Output<double> Subject::candidate(Index n, Index j) const {
+Mat<double> Subject::rows_of(const DumpTensor& t, Index n, Index head) const {
   const Shape& z = shape_;
-  Output<double> out;
-  out.O.resize(z.length(n), z.d_v);
-  std::vector<double> x(static_cast<std::size_t>(z.d_v));
-  for (Index s = 0; s < z.length(n); ++s) {
-    dump_.find("o")->read(((z.batch(n) * z.T + z.begin(n) + s) * z.HV + j) * z.d_v, x);
-    out.O.row(s) = Eigen::Map<const Vec<double>>(x.data(), z.d_v).transpose();
+  const Index heads = t.shape[2], width = elements(std::span(t.shape).subspan(3));
+  Mat<double> out(z.length(n), width);
+  std::vector<double> x(static_cast<std::size_t>(width));
+  for (Index s = 0; s < out.rows(); ++s) {
+    t.read(((z.batch(n) * z.T + z.begin(n) + s) * heads + head) * width, x);
+    out.row(s) = Eigen::Map<const Vec<double>>(x.data(), width).transpose();
   }
+  return out;
+}
+
+Output<double> Subject::candidate(Index n, Index j) const {
+  Output<double> out{.O = rows_of(*dump_.find("o"), n, j), .S = {}};
   if (const DumpTensor* s = dump_.find("final_state")) out.S = state<double>(*s, n, j);
+  return out;
+}
+
+Output<double> Subject::output_gradient(Index n, Index j) const {
+  const DumpTensor* s = dump_.find("d_final_state");
+  return {.O = rows_of(required("do"), n, j),
+          .S = s ? state<double>(*s, n, j) : Mat<double>(Mat<double>::Zero(shape_.d_v, shape_.d_k))};
+}
+
+Mat<double> Subject::candidate_gradient(const std::string& tensor, Index n, Index head) const {
+  const DumpTensor& t = required(tensor);
+  return tensor == "d_initial_state" ? state<double>(t, n, head) : rows_of(t, n, head);
+}
+
+std::map<std::string, Mat<double>> Subject::gradient_tensors(const Problem<double>& g, Index n, Index j) const {
+  using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  const auto rows = [&](const Tensor<double>& t) {
+    return Mat<double>(Eigen::Map<const RowMajor>(t.data.data(), t.tokens, t.rows * t.cols));
+  };
+  // One number a token where the file has one.
+  const auto fitted = [&](const char* tensor, const Mat<double>& A) {
+    const DumpTensor& t = *dump_.find(tensor);
+    return t.shape.size() == 4 ? A : Mat<double>(A.rowwise().sum());
+  };
+  // x / |x|_eps: dx = (dy - y (y . dy)) / |x|_eps
+  const auto through_norm = [&](Mat<double> d, const Tensor<double>& raw) {
+    if (!l2norm_) return d;
+    const Mat<double> x = rows(raw);
+    for (Index t = 0; t < d.rows(); ++t) {
+      const double norm = std::sqrt(x.row(t).squaredNorm() + *l2norm_);
+      if (norm == 0) continue;
+      const Mat<double> y = x.row(t) / norm;  // [1 x d_k]
+      d.row(t) = ((d.row(t) - y * y.cwiseProduct(d.row(t)).sum()) / norm).eval();
+    }
+    return d;
+  };
+  const Problem<double> p = lane<double>(n, j, {.norm = Norm::missing});
+  std::map<std::string, Mat<double>> out;
+  for (const std::string& name : gradients_) {
+    Mat<double>& to = out[name];
+    if (name == "dq") to = through_norm(rows(g.q), p.q);
+    if (name == "dk") to = through_norm(rows(g.k), p.k);
+    if (name == "dv") to = rows(g.v);
+    if (name == "dbeta") to = fitted("dbeta", rows(g.beta));
+    if (name == "dg") to = fitted("dg", rows(p.alpha).cwiseProduct(rows(g.alpha)));  // d alpha = alpha d ln alpha
+    if (name == "dlambda") to = rows(g.lambda);
+    if (name == "d_initial_state") to = g.S0.at(0);
+  }
   return out;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,18 @@ class Subject {
   /// What the kernel returned there; the state is empty if the dump has none.
   Output<double> candidate(Index n, Index j) const;
 
+  /// The gradients that can be judged: those that the file holds of inputs that the rule takes.
+  const std::vector<std::string>& gradients() const { return gradients_; }
+  /// Whether a gradient has key heads: value heads that share one add up there.
+  static bool by_key_head(std::string_view tensor) { return tensor == "dq" || tensor == "dk"; }
+  /// The gradients with respect to o and the final state that the kernel was given; the latter is 0 if it is not there.
+  Output<double> output_gradient(Index n, Index j) const;
+  /// From the gradient of a lane's problem to the tensors of `gradients()`, before anything adds up over heads: through
+  /// the norm of q and k, to the logarithm of the decay, and summed where the file has one number for all channels.
+  std::map<std::string, Mat<double>> gradient_tensors(const Problem<double>& gradient, Index n, Index j) const;
+  /// What the kernel returned for one head, a token a row, or [d_v x d_k].
+  Mat<double> candidate_gradient(const std::string& tensor, Index n, Index head) const;
+
   /// Whether a kernel that keeps both layouts apart would have stored this state as [d_k, d_v].
   bool stored_kv() const { return kv_; }
   /// Remarks that do not change the verdict: tensors that nobody judged.
@@ -54,9 +67,11 @@ class Subject {
   void read_layout(const DumpOptions& options);
   void read_offsets();
   void check_shapes();
+  void check_gradients();
   void check_values() const;
   [[noreturn]] void fail(const std::string& message) const;
   template <Real T> Mat<T> state(const DumpTensor& t, Index n, Index j) const;
+  Mat<double> rows_of(const DumpTensor& t, Index n, Index head) const;
 
   const Dump& dump_;
   const Rule* rule_ = nullptr;
@@ -65,7 +80,7 @@ class Subject {
   bool kv_ = true;
   std::optional<double> l2norm_;  ///< eps, if q and k are to be normalised first
   Format operands_ = kBf16;
-  std::vector<std::string> notes_;
+  std::vector<std::string> gradients_, notes_;
 };
 
 /// Calls f(stream, channel) with each recurrence of a lane: one, or one per value channel (then d_v = 1).

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients are judged as outputs are: the adjoint of the recurrence in double is the reference, rounded adjoints of
+// recurrence and chunks say what correct code makes.
+#include <algorithm>
+#include <map>
+
+#include "checks/verify/lanes.hpp"
+#include "checks/verify/rounded_adjoint.hpp"
+#include "reference/gradient/gradient.hpp"
+#include "reference/gradient/one_solve_adjoint.hpp"
+
+namespace delta {
+namespace {
+
+/// Gradients by tensor and head. Value heads that share a key head add up in dq and dk.
+using Gradients = std::map<std::pair<std::string, Index>, Mat<double>>;
+
+void add(Gradients& sum, const Subject& s, const Problem<double>& gradient, Index n, Index j, bool parts_stored) {
+  for (auto& [tensor, part] : s.gradient_tensors(gradient, n, j)) {
+    const bool shared = s.by_key_head(tensor);
+    const Mat<double> x = shared && parts_stored ? stored(part, s.format_of(tensor)) : part;
+    Mat<double>& to = sum[{tensor, shared ? s.shape().key_head(j) : j}];
+    to = to.size() == 0 ? x : Mat<double>(to + x);
+  }
+}
+
+/// The gradient of one lane through the adjoint of some form, in scalar T.
+template <Real T> Problem<double> lane_gradient(const Subject& s, Index n, Index j, const AdjointForm<T>& form) {
+  Problem<T> p = s.lane<T>(n, j);
+  p.scale = T(s.scale());
+  const Output<double> d = s.output_gradient(n, j);
+  const auto widen = [](double x) { return T(x); };
+  return gradient<T>(s.rule().info, s.rule().over<T>(), p,
+                     {{d.O.unaryExpr(widen).template cast<T>(), d.S.unaryExpr(widen).template cast<T>()}}, form)
+      .template map<double>([](const T& x) { return Scalar<T>::to_double(x); });
+}
+
+template <Real T> StreamAdjoint<T> recurrent_form(const Stream<T>& s, const Mat<T>& dO, const Mat<T>& dS) {
+  return recurrent_adjoint<T>(s, dO, dS);
+}
+StreamAdjoint<double> one_solve_form(const Stream<double>& s, const Mat<double>& dO, const Mat<double>& dS) {
+  return one_solve_adjoint<double>(s, dO, dS, 32);
+}
+
+/// The same as a kernel of that schedule computes it.
+Problem<double> drawn_gradient(const Plan& plan, Index n, Index j, const Schedule& how) {
+  const Subject& s = plan.subject;
+  return gradient<double>(s.rule().info, s.rule().over<double>(), s.lane<double>(n, j), {s.output_gradient(n, j)},
+                          [&](const Stream<double>& st, const Mat<double>& dO, const Mat<double>& dS) {
+                            return plan.wide ? simulate_adjoint<double>(st, s.scale(), dO, dS, how)
+                                             : simulate_adjoint<float>(st, s.scale(), dO, dS, how);
+                          });
+}
+
+}  // namespace
+
+std::vector<Measured> judge_gradients(const Plan& plan, Index n, Index h, bool certify) {
+  const Subject& s = plan.subject;
+  const Shape& z = s.shape();
+  const Index share = z.HV / z.H;
+  Gradients want, other, tf32;
+  std::vector<Gradients> draws(plan.draws.size());
+  const bool fp32 = s.operands().p == kFp32.p;
+  for (Index j = h * share; j < (h + 1) * share; ++j) {
+    add(want, s, lane_gradient<double>(s, n, j, recurrent_form<double>), n, j, false);
+    for (std::size_t i = 0; i < draws.size(); ++i)
+      add(draws[i], s, drawn_gradient(plan, n, j, plan.draws[i]), n, j, !plan.draws[i].one_solve);
+    if (fp32) add(tf32, s, drawn_gradient(plan, n, j, {.operand = kTf32, .inverse = kTf32}), n, j, false);
+    if (certify)
+      add(other, s,
+          plan.certify_all ? lane_gradient<DoubleDouble>(s, n, j, recurrent_form<DoubleDouble>)
+                           : lane_gradient<double>(s, n, j, one_solve_form),
+          n, j, false);
+  }
+
+  std::vector<Measured> all;
+  const auto judge = [&](const std::string& tensor, Index head) {
+    const std::pair place{tensor, head};
+    Mat<double>& exact = want.at(place);
+    const bool state = tensor == "d_initial_state";
+    const Format& format = s.format_of(tensor);
+    Measured m{.tensor = tensor,
+               .measure = state ? Measure::whole : Measure::worst_row,
+               .n = n,
+               .head = head,
+               .b = state ? n : z.batch(n),
+               .first_row = state ? 0 : z.begin(n),
+               .numbers = state ? std::min(z.length(n), z.d_k) * z.d_v : exact.size(),
+               .expected = last_rounding(format, plan.wide)};
+    if (certify) {
+      const Mat<double>& second = other.at(place);
+      m.reference = plan.wide ? kFp64.unit() : relative_error(second, exact - second, m.measure);
+      if (plan.wide) exact = second;
+    }
+    const auto error = [&](const Mat<double>& x) {
+      return relative_error(exact, stored(x, format) - exact, m.measure);
+    };
+    for (const Gradients& d : draws) m.expected = std::max(m.expected, error(d.at(place)));
+    if (fp32) m.tf32 = error(tf32.at(place));
+    m.well_posed = exact.allFinite() && m.expected < kIllPosed;
+    const Mat<double> got = s.candidate_gradient(tensor, n, head);
+    compare(m, exact, got), locate(m, exact, got);
+    all.push_back(std::move(m));
+  };
+  for (const std::string& tensor : s.gradients())
+    for (Index head = s.by_key_head(tensor) ? h : h * share; head < (s.by_key_head(tensor) ? h + 1 : (h + 1) * share);
+         ++head)
+      judge(tensor, head);
+  return all;
+}
+
+}  // namespace delta
