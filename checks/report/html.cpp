@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checks/report/html.hpp"
+
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "checks/report/style.hpp"
+
+namespace delta {
+namespace {
+
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
+
+/// The length of the UTF-8 character at the front, and its code point; 0 if there is none that XML can hold.
+std::pair<std::size_t, char32_t> character(std::string_view s) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
+  const unsigned char b = byte(0);
+  if (b < 0x80) return {b >= 0x20 && b != 0x7f ? 1 : b == '\t' || b == '\n' ? 1 : 0, b};
+  const std::size_t n = b >= 0xf0 ? 4 : b >= 0xe0 ? 3 : 2;
+  if (b < 0xc2 || b > 0xf4 || s.size() < n) return {0, 0};
+  char32_t c = b & (0x7f >> n);
+  for (std::size_t i = 1; i < n; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return {0, 0};
+    c = c << 6 | (byte(i) & 0x3f);
+  }
+  constexpr std::array<char32_t, 5> shortest{0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = c >= 0xd800 && c < 0xe000, none = c == 0xfffe || c == 0xffff, control = c < 0xa0;
+  return {c < shortest[n] || c > 0x10ffff || surrogate || none || control ? 0 : n, c};
+}
+
+std::string escaped(std::string_view s) {
+  std::string out;
+  while (!s.empty()) {
+    const std::size_t n = character(s).first;
+    if (n == 0)
+      out += kReplacement;
+    else if (s[0] == '&')
+      out += "&amp;";
+    else if (s[0] == '<')
+      out += "&lt;";
+    else if (s[0] == '>')
+      out += "&gt;";
+    else if (s[0] == '"')
+      out += "&quot;";
+    else if (s[0] == '\'')
+      out += "&#39;";
+    else
+      out += s.substr(0, n);
+    s.remove_prefix(std::max<std::size_t>(n, 1));
+  }
+  return out;
+}
+
+}  // namespace
+
+Html text(std::string_view outside) { return Html(escaped(outside)); }
+
+Html isolated(std::string_view outside) { return "bdi"_tag(text(outside)); }
+
+Tag Tag::operator()(std::string_view attribute, std::string_view value) const& {
+  Tag t = *this;
+  t.open_ += ' ' + std::string(attribute) + "=\"" + escaped(value) + '"';
+  return t;
+}
+
+Tag Tag::operator()(std::string_view attribute, double value) const& { return (*this)(attribute, figure(value, "%.4g")); }
+
+std::string figure(double x, const char* format) {
+  if (std::isnan(x)) return "not a number";
+  if (std::isinf(x)) return x > 0 ? "infinite" : "-infinite";
+  char s[40];
+  std::snprintf(s, sizeof s, format, x);
+  return s;
+}
+
+// ---------------------------------------------------------------- formulas
+
+namespace {
+
+/// Reads a formula and writes it as MathML. Two notations, told apart by the backslash: the LaTeX of the rules, and
+/// plain lines in which words are words ("M for H in the output"), Greek letters are spelled and ^T transposes.
+class Formula {
+ public:
+  explicit Formula(std::string_view s) : s_(s), latex_(s.find('\\') != s.npos) {}
+
+  Html row(char until = 0) {
+    Html out;
+    while (skip_blanks(), i_ < s_.size() && s_[i_] != until) out += scripted(atom());
+    i_ += until && i_ < s_.size();
+    return "mrow"_tag(out);
+  }
+
+ private:
+  static Html mi(std::string_view s) { return "mi"_tag(text(s)); }
+  static Html mo(std::string_view s) { return "mo"_tag(text(s)); }
+
+  void skip_blanks() {
+    while (i_ < s_.size() && s_[i_] == ' ') ++i_;
+  }
+  char peek() const { return i_ < s_.size() ? s_[i_] : '\0'; }
+  static bool letter(char c) { return std::isalpha(static_cast<unsigned char>(c)); }
+  static bool alphanumeric(char c) { return std::isalnum(static_cast<unsigned char>(c)); }
+
+  std::string name() {
+    std::string s;
+    while (alphanumeric(peek()) && (!latex_ || letter(peek()))) s += s_[i_++];
+    return s;
+  }
+
+  using Symbols = std::map<std::string, std::string_view>;
+  static std::string_view symbol(const Symbols& symbols, const std::string& name) {
+    const auto found = symbols.find(name);
+    return found == symbols.end() ? std::string_view() : found->second;
+  }
+  static std::string_view letter_of(const std::string& name) {
+    static const Symbols letters{{"alpha", "α"}, {"beta", "β"},  {"gamma", "γ"}, {"delta", "δ"}, {"kappa", "κ"},
+                                 {"rho", "ρ"},   {"eta", "η"},   {"theta", "θ"}, {"sigma", "σ"}, {"lambda", "λ"},
+                                 {"tau", "τ"},   {"Gamma", "Γ"}, {"phi", "φ"},   {"mu", "μ"},    {"top", "⊤"}};
+    return symbol(letters, name);
+  }
+  static std::string_view operator_of(const std::string& name) {
+    static const Symbols operators{{"odot", "⊙"},  {"cdot", "·"}, {"prod", "∏"}, {"sum", "∑"},   {"le", "≤"},
+                                   {"times", "×"}, {"ge", "≥"},   {"ne", "≠"},   {"to", "→"},    {"ldots", "…"},
+                                   {"Vert", "‖"},  {"circ", "∘"}, {"in", "∈"},   {"lVert", "‖"}, {"rVert", "‖"}};
+    return symbol(operators, name);
+  }
+
+  /// What one script or accent takes: a group or one atom.
+  Html argument() {
+    skip_blanks();
+    if (!latex_ && peek() == 'T' && (i_ + 1 == s_.size() || !alphanumeric(s_[i_ + 1]))) return ++i_, mi("⊤");
+    return atom();
+  }
+
+  Html command() {
+    if (!letter(peek())) {  // \, and other spaces
+      ++i_;
+      return "mspace"_tag("width", "0.2em")();
+    }
+    const std::string n = name();
+    if (n == "quad" || n == "qquad") return "mspace"_tag("width", n == "quad" ? "1em" : "2em")();
+    if (n == "hat" || n == "tilde" || n == "bar")
+      return "mover"_tag("accent", "true")(argument(), mo(n == "hat" ? "^" : n == "tilde" ? "~" : "¯"));
+    if (n == "mathrm" || n == "text" || n == "operatorname") {
+      skip_blanks();
+      std::string word;
+      for (i_ += peek() == '{'; i_ < s_.size() && peek() != '}';) word += s_[i_++];
+      ++i_;
+      return "mi"_tag("mathvariant", "normal")(text(word));
+    }
+    if (n == "left" || n == "right") return atom();
+    if (const std::string_view s = letter_of(n); !s.empty()) return mi(s);
+    const std::string_view s = operator_of(n);
+    return s.empty() ? mi(n) : mo(s);
+  }
+
+  /// Words, with the blanks around and between them.
+  Html words() {
+    std::string s = i_ > 0 ? "\u00a0" : "";
+    for (std::size_t begin; begin = i_, true;) {
+      const std::string n = name();
+      const bool word = n.size() > 1 && letter_of(n).empty();
+      if (!word) {
+        i_ = begin;
+        break;
+      }
+      s += n;
+      if (peek() == ',') s += s_[i_++];
+      if (peek() != ' ') break;
+      s += "\u00a0";
+      skip_blanks();
+    }
+    return "mtext"_tag(text(s));
+  }
+
+  Html atom() {
+    skip_blanks();
+    const char c = peek();
+    if (c == '\0') return Html();
+    if (c == '{') return ++i_, row('}');
+    if (c == '\\') return ++i_, command();
+    if (std::isdigit(static_cast<unsigned char>(c))) {
+      std::string n;
+      while (std::isdigit(static_cast<unsigned char>(peek())) || (peek() == '.' && !n.empty())) n += s_[i_++];
+      return "mn"_tag(text(n));
+    }
+    if (letter(c)) {
+      if (latex_) return ++i_, mi(std::string(1, c));
+      const std::size_t begin = i_;
+      const std::string n = name();
+      if (n.size() == 1) return mi(n);
+      if (const std::string_view s = letter_of(n); !s.empty()) return mi(s);
+      i_ = begin;
+      return words();
+    }
+    std::size_t n = 1;
+    while (i_ + n < s_.size() && (s_[i_ + n] & 0xc0) == 0x80) ++n;
+    const std::string_view op = s_.substr(i_, n);
+    i_ += n;
+    return op == "-" ? mo("−") : mo(op);
+  }
+
+  /// An atom with what stands at its corners: _ below, ^ above, ' and ~.
+  Html scripted(Html base) {
+    Html below, above;
+    for (;;) {
+      const char c = peek();
+      if (c == '_')
+        ++i_, below += argument();
+      else if (c == '^')
+        ++i_, above += argument();
+      else if (c == '\'')
+        ++i_, above += mo("′");
+      else if (c == '~' && !latex_)
+        ++i_, base = "mover"_tag("accent", "true")(base, mo("~"));
+      else
+        break;
+    }
+    const Html b = "mrow"_tag(below), a = "mrow"_tag(above);
+    if (below.empty() && above.empty()) return base;
+    if (below.empty()) return "msup"_tag(base, a);
+    if (above.empty()) return "msub"_tag(base, b);
+    return "msubsup"_tag(base, b, a);
+  }
+
+  std::string_view s_;
+  std::size_t i_ = 0;
+  bool latex_;
+};
+
+}  // namespace
+
+Html math(std::string_view formula, bool block) {
+  return "math"_tag("display", block ? "block" : "inline")("class", "formula")(Formula(formula).row());
+}
+
+// ---------------------------------------------------------------- tables and the page
+
+Html table(std::string_view caption, const std::vector<std::string>& heads, const std::vector<Html>& rows) {
+  Html head, body;
+  for (const std::string& h : heads) head += "th"_tag("scope", "col")(text(h));
+  for (const Html& r : rows) body += "tr"_tag(r);
+  return "div"_tag("class", "scroll")(
+      "table"_tag("caption"_tag(text(caption)), "thead"_tag("tr"_tag(head)), "tbody"_tag(body)));
+}
+
+std::string page(std::string_view title, const Html& body) {
+  return "<!DOCTYPE html>\n" +
+         "html"_tag("lang", "en")("xmlns", "http://www.w3.org/1999/xhtml")(
+             "head"_tag("meta"_tag("charset", "utf-8")(),
+                        "meta"_tag("name", "viewport")("content", "width=device-width, initial-scale=1")(),
+                        "meta"_tag("name", "color-scheme")("content", "light dark")(), "title"_tag(text(title)),
+                        "style"_tag(kStyle)),
+             "body"_tag("main"_tag(body)))
+             .str() +
+         '\n';
+}
+
+}  // namespace delta
