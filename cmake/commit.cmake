@@ -1,3 +1,4 @@
+cmake_minimum_required(VERSION 3.25)
 # cmake -DROOT=... -DOUT=... -P commit.cmake: writes commit.hpp, the commit that is being built, if it is known.
 # Run at each build; the file changes only when the commit does.
 set(commit "unknown")

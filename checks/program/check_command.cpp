@@ -5,10 +5,10 @@
 #include <chrono>
 #include <cstdio>
 #include <iostream>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "checks/program/options.hpp"
+#include "checks/report/check_report.hpp"
 
 namespace delta {
 namespace {
@@ -61,101 +61,6 @@ std::string pad(std::string s, std::size_t width, bool left = false) {
   return s;
 }
 
-/// All rows of one place of the table.
-struct Cell {
-  std::map<Verdict, int> count;
-  double worst = 0;
-  bool exact = false, ran = false;
-  std::string family;  ///< of the worst ratio
-
-  void add(const Row& r) {
-    ++count[r.verdict];
-    if (r.verdict == Verdict::skipped || r.verdict == Verdict::untrusted) return;
-    exact = r.kind == "exact" && (exact || !ran);
-    ran = true;
-    if (r.verdict == Verdict::failed ? !(r.ratio <= worst) : r.ratio > worst) worst = r.ratio, family = r.family;
-  }
-  std::string text() const {
-    if (!ran) return count.contains(Verdict::untrusted) ? "?" : "-";
-    const bool failed = count.contains(Verdict::failed);
-    if (exact && worst == 0) return "=";
-    if (exact && failed) return "NOT =";
-    char s[16];
-    std::snprintf(s, sizeof s, failed ? "%.3g!" : "%.2f", worst);
-    return s;
-  }
-};
-
-/// rules x forms down, scalars across, and the family that made the worst ratio of the row.
-class Table {
- public:
-  void add(const Row& r) {
-    cells_[{r.rule, r.form}][r.scalar].add(r);
-    if (r.kind == "ratio") worst_[{r.rule, r.form}].add(r);
-  }
-  void print(std::ostream& out) const {
-    out << pad("rule", 20, true) << pad("form", 10, true);
-    for (const std::string& s : scalar_names()) out << pad(s, s == "rational" ? 9 : 7);
-    out << "  worst on\n";
-    std::string last;
-    for (const std::string& rule : rule_names())
-      for (const std::string& form : form_names()) {
-        const auto row = cells_.find({rule, form});
-        if (row == cells_.end()) continue;
-        out << pad(rule == last ? "" : rule, 20, true) << pad(form, 10, true);
-        for (const std::string& s : scalar_names()) {
-          const auto cell = row->second.find(s);
-          out << pad(cell == row->second.end() ? "" : cell->second.text(), s == "rational" ? 9 : 7);
-        }
-        const auto worst = worst_.find({rule, form});
-        out << "  " << (worst == worst_.end() ? "" : worst->second.family) << '\n';
-        last = rule;
-      }
-  }
-
- private:
-  std::map<std::pair<std::string, std::string>, std::map<std::string, Cell>> cells_;
-  std::map<std::pair<std::string, std::string>, Cell> worst_;
-};
-
-/// The laws, one a line.
-class LawTable {
- public:
-  void add(const Row& r) { cells_[r.law()].add(r); }
-  void print(std::ostream& out) const {
-    if (cells_.empty()) return;
-    out << "\nlaws, which need no reference" << pad("holds", 66) << pad("worst", 9) << '\n';
-    for (const Law& law : laws()) {
-      const auto found = cells_.find(std::string(law.name));
-      if (found == cells_.end()) continue;
-      const Cell& cell = found->second;
-      int all = 0;
-      for (const auto& [verdict, n] : cell.count) all += n;
-      const int failed = cell.count.contains(Verdict::failed) ? cell.count.at(Verdict::failed) : 0;
-      out << pad(std::string(law.name), 13, true) << pad(std::string(law.statement), 72, true)
-          << pad(std::to_string(all - failed) + "/" + std::to_string(all), 10) << pad(cell.text(), 9) << '\n';
-    }
-  }
-
- private:
-  std::map<std::string, Cell> cells_;
-};
-
-std::string reproducer(const Row& r) {
-  std::string s = "./run check --rule " + r.rule + " --form " + r.form + " --family " + r.family + " --shape " +
-                  r.shape + " --scalar " + r.scalar + " --seed " + std::to_string(r.seed);
-  return r.of_law() ? s + " --law " + r.law() : s;
-}
-
-void print_failure(const Row& r) {
-  std::printf("FAIL  %s %s %s %s %s  ", r.rule.c_str(), r.form.c_str(), r.scalar.c_str(), r.family.c_str(),
-              r.shape.c_str());
-  if (r.kind == "ratio") std::printf("ratio %.3g > %g  ", r.ratio, kFailed);
-  std::printf("%s%s\n", r.of_law() ? (r.against + ", ").c_str() : "", r.reason.c_str());
-  if (!r.where.empty()) std::printf("  %s\n", r.where.c_str());
-  std::printf("  repro: %s\n", reproducer(r).c_str());
-}
-
 /// Numbers that are not finite have no form in JSON: they become null.
 Json to_json(const Row& r) {
   Json j{
@@ -204,20 +109,34 @@ void list(bool json) {
   if (json) std::cout << all.dump(1) << '\n';
 }
 
+/// The command as it was given, without what it wrote.
+std::string command(const CheckOptions& o) {
+  std::string s = called_as() + " check";
+  auto add = [&](const char* name, const std::vector<std::string>& values) {
+    for (const std::string& value : values) s += std::string(" ") + name + " " + value;
+  };
+  add("--rule", o.selection.rules), add("--form", o.selection.forms), add("--family", o.selection.families);
+  add("--scalar", o.selection.scalars), add("--law", o.selection.laws);
+  if (!o.shape.empty()) s += " --shape " + o.shape;
+  return s +
+         (o.selection.quick  ? " --quick"
+          : o.selection.full ? " --full"
+                             : "") +
+         " --seed " + std::to_string(o.selection.seed);
+}
+
 }  // namespace
 
 int check_command(const CheckOptions& options) {
   if (options.list) return list(options.json), 0;
   const Selection what = selection(options);
+  if (!options.html.empty()) require_writable(options.html);
 
   const auto start = std::chrono::steady_clock::now();
   auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-  std::map<Verdict, int> count;
-  std::map<std::string, int> skipped;
-  Table table;
-  LawTable law_table;
+  const Terminal terminal = Terminal::standard_output();
+  CheckSummary summary;
   Json rows = Json::array();
-  double chance = 0;
   int failures = 0;
   bool line = false;  // a progress line stands on the terminal
   const bool tty = isatty(STDERR_FILENO);
@@ -227,15 +146,11 @@ int check_command(const CheckOptions& options) {
   check_equivalence(
       what,
       [&](const Row& r) {
-        ++count[r.verdict];
-        if (r.verdict == Verdict::skipped || r.verdict == Verdict::untrusted) ++skipped[r.reason];
-        if (r.scalar == "gf61" && r.verdict == Verdict::passed)
-          chance = std::max(chance, schwartz_zippel(Size::parse(r.shape)));
-        r.of_law() ? law_table.add(r) : table.add(r);
+        summary.add(r);
         if (options.json) rows.push_back(to_json(r));
         if (options.json || r.verdict != Verdict::failed) return;
         clear();
-        if (++failures <= 20) print_failure(r);
+        if (++failures <= 20) std::cout << failure_text(r, terminal);
       },
       [&](std::size_t done, std::size_t all) {
         if (!tty || seconds() < 2) return;
@@ -243,37 +158,20 @@ int check_command(const CheckOptions& options) {
         line = true;
       });
   clear();
+  summary.seconds = seconds();
 
   if (options.json) {
-    Json summary;
+    Json counts;
     for (Verdict v : {Verdict::passed, Verdict::marginal, Verdict::failed, Verdict::untrusted, Verdict::skipped})
-      summary[std::string(name(v))] = count[v];
-    std::cout << Json{{"summary", summary}, {"rows", rows}}.dump(1) << '\n';
+      counts[std::string(name(v))] = summary.count[v];
+    std::cout << Json{{"summary", counts}, {"rows", rows}}.dump(1) << '\n';
   } else {
-    if (failures > 20) std::printf("and %d more failures\n", failures - 20);
-    std::fflush(stdout);
-    table.print(std::cout);
-    law_table.print(std::cout);
-    std::cout << "\n=  equal to the printed formula, exactly, on every input";
-    if (chance > 0) {
-      char s[120];
-      std::snprintf(s, sizeof s,
-                    ";\n   over gf61 a wrong formula passes one case by chance below %.0e (its degree / 2^61)", chance);
-      std::cout << s;
-    }
-    std::cout << "\n   a number: the worst error over what correct code makes in that precision, marginal from "
-              << kMarginal << ", failed from " << kFailed << '\n';
-    for (const Ratio& r : kRatios) std::cout << "   " << r.id << " = " << r.formula << ", " << r.meaning << '\n';
-    std::cout << "-  does not apply   ?  every case is ill-posed in that precision\n";
-    for (const auto& [reason, n] : skipped) std::cout << "   " << pad(std::to_string(n), 6) << "  " << reason << '\n';
-    std::cout << '\n';
-    for (Verdict v : {Verdict::passed, Verdict::marginal, Verdict::failed, Verdict::untrusted, Verdict::skipped})
-      std::cout << count[v] << ' ' << name(v) << (v == Verdict::skipped ? "" : ", ");
-    std::printf("   (%.1f s)\n", seconds());
+    if (failures > 20) std::cout << "and " << failures - 20 << " more failures\n";
+    std::cout << check_text(summary, terminal);
   }
-  const bool ran = count[Verdict::passed] + count[Verdict::marginal] > 0;
-  if (!ran && count[Verdict::failed] == 0) std::cerr << "deltaref: no case was run, which is a failure\n";
-  return ran && count[Verdict::failed] == 0 ? 0 : 1;
+  if (!options.html.empty()) write_file(options.html, check_html(summary, environment(), command(options)));
+  if (!summary.ran()) std::cerr << "deltaref: no case was run, which is a failure\n";
+  return summary.passed() ? 0 : 1;
 }
 
 }  // namespace delta

@@ -6,10 +6,11 @@
 #include <new>
 
 #include "checks/program/options.hpp"
+#include "checks/report/environment.hpp"
 
 int main(int argc, char** argv) {
   CLI::App app{"The delta-rule family of linear attention: every formula, every form, checked against each other.",
-               "deltaref"};
+               delta::called_as()};
   app.require_subcommand(1);
 
   delta::CheckOptions check;
@@ -28,6 +29,7 @@ int main(int argc, char** argv) {
   c->add_flag("--quick", check.selection.quick, "one small shape");
   c->add_flag("--full", check.selection.full, "every length and head shape of the sweep")->excludes("--quick");
   c->add_flag("--json", check.json, "one JSON document on standard output");
+  c->add_option("--html", check.html, "also write a report to this file: one page that needs nothing else");
   c->add_flag("--list", check.list, "list what can be chosen, with its reason, and run nothing");
 
   delta::RulesOptions rules;
@@ -42,6 +44,7 @@ int main(int argc, char** argv) {
   v->add_option("--state-layout", verify.dump.state_layout, "kv: states are stored [d_k,d_v]; vk: [d_v,d_k]");
   v->add_flag("--strict", verify.strict, "a marginal verdict counts as failed");
   v->add_flag("--json", verify.json, "one JSON document on standard output");
+  v->add_option("--html", verify.html, "also write a report to this file: one page that needs nothing else");
 
   try {
     app.parse(argc, argv);
@@ -57,8 +60,8 @@ int main(int argc, char** argv) {
     const std::vector<std::string> rest = app.remaining();
     const bool unknown = app.get_subcommands().empty() && !rest.empty();
     std::cerr << "deltaref: " << (unknown ? "unknown command '" + rest[0] + "'" : std::string(e.what()))
-              << (app.get_subcommands().empty() ? "; expected check, verify or rules" : "")
-              << "; try deltaref --help\n";
+              << (app.get_subcommands().empty() ? "; expected check, verify or rules" : "") << "; try "
+              << delta::called_as() << " --help\n";
     return 2;
   } catch (const delta::UsageError& e) {
     std::cerr << "deltaref: " << e.what() << '\n';

@@ -11,6 +11,7 @@ namespace delta {
 struct CheckOptions {
   Selection selection;
   std::string shape;  ///< as the table prints it
+  std::string html;   ///< where a report is to go; empty: none
   bool json = false, list = false;
 };
 
@@ -21,6 +22,7 @@ struct RulesOptions {
 struct VerifyOptions {
   std::vector<std::string> files;
   DumpOptions dump;
+  std::string html;  ///< where a report is to go; empty: none
   bool json = false, strict = false;
 };
 
@@ -28,5 +30,9 @@ struct VerifyOptions {
 int check_command(const CheckOptions&);
 int rules_command(const RulesOptions&);
 int verify_command(const VerifyOptions&);
+
+/// Opens a file for a report, so that a name that cannot be written is known before the work. \throws UsageError
+void require_writable(const std::string& path);
+void write_file(const std::string& path, const std::string& content);
 
 }  // namespace delta

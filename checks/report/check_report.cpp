@@ -105,8 +105,7 @@ std::string failure_text(const Row& r, const Terminal& terminal) {
   char ratio[40] = "";
   if (r.kind == "ratio") std::snprintf(ratio, sizeof ratio, "ratio %.3g > %g  ", r.ratio, kFailed);
   s += std::string("  ") + ratio + (r.of_law() ? r.against + ", " : "") + r.reason;
-  std::string out = terminal.verdict("failed") + "  " +
-                    Terminal{.width = terminal.width - 8}.wrapped(s, 2) + '\n';
+  std::string out = terminal.verdict("failed") + terminal.item("        ", s).substr(6);
   if (!r.where.empty()) out += terminal.field("where", r.where);
   return out + terminal.field("repro", reproducer(r));
 }
@@ -114,12 +113,37 @@ std::string failure_text(const Row& r, const Terminal& terminal) {
 std::string check_text(const CheckSummary& s, const Terminal& terminal) {
   std::string out = equivalence_table(s).text(terminal.width);
   if (!s.laws.empty()) out += (s.table.empty() ? "" : "\n") + law_table(s).text(terminal.width);
+  auto legend = [&](const std::string& begin, const std::string& says) { out += terminal.item(begin, says); };
   out += '\n';
-  auto line = [&](const std::string& mark, const std::string& says) {
-    out += mark + "  " + Terminal{.width = terminal.width - 3}.wrapped(says) + '\n';
-  };
-  line("=", "equal to the printed formula, exactly, on every input");
-  return out;
+  legend("=  ", "equal to the printed formula, exactly, on every input");
+  char number[120];
+  if (s.chance > 0) {
+    std::snprintf(number, sizeof number,
+                  "over gf61 a wrong formula passes one case by chance below %.0e (its degree / 2^61)", s.chance);
+    legend("   ", number);
+  }
+  std::snprintf(
+      number, sizeof number,
+      "a number: the worst error over what correct code makes in that precision, marginal from %g, failed from %g",
+      kMarginal, kFailed);
+  legend("   ", number);
+  for (const Ratio& r : kRatios)
+    legend("   ", std::string(r.id) + " = " + std::string(r.formula) + ", " + std::string(r.meaning));
+  legend("-  ", "does not apply");
+  legend("?  ", "every case is ill-posed in that precision");
+  for (const auto& [reason, n] : s.skipped) {
+    std::snprintf(number, sizeof number, "   %6d  ", n);
+    legend(number, reason);
+  }
+  out += '\n';
+  std::string counts;
+  for (Verdict v : {Verdict::passed, Verdict::marginal, Verdict::failed, Verdict::untrusted, Verdict::skipped}) {
+    const auto found = s.count.find(v);
+    counts += (counts.empty() ? "" : ", ") + std::to_string(found == s.count.end() ? 0 : found->second) + ' ' +
+              std::string(name(v));
+  }
+  std::snprintf(number, sizeof number, "   (%.1f s)", s.seconds);
+  return out + terminal.wrapped(counts + number) + '\n';
 }
 
 }  // namespace delta

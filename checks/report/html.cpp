@@ -66,7 +66,9 @@ Tag Tag::operator()(std::string_view attribute, std::string_view value) const& {
   return t;
 }
 
-Tag Tag::operator()(std::string_view attribute, double value) const& { return (*this)(attribute, figure(value, "%.4g")); }
+Tag Tag::operator()(std::string_view attribute, double value) const& {
+  return (*this)(attribute, figure(value, "%.4g"));
+}
 
 std::string figure(double x, const char* format) {
   if (std::isnan(x)) return "not a number";
@@ -243,8 +245,8 @@ Html table(std::string_view caption, const std::vector<std::string>& heads, cons
   Html head, body;
   for (const std::string& h : heads) head += "th"_tag("scope", "col")(text(h));
   for (const Html& r : rows) body += "tr"_tag(r);
-  return "div"_tag("class", "scroll")(
-      "table"_tag("caption"_tag(text(caption)), "thead"_tag("tr"_tag(head)), "tbody"_tag(body)));
+  return "div"_tag("class",
+                   "scroll")("table"_tag("caption"_tag(text(caption)), "thead"_tag("tr"_tag(head)), "tbody"_tag(body)));
 }
 
 std::string page(std::string_view title, const Html& body) {

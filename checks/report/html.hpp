@@ -44,8 +44,7 @@ class Tag {
   Tag operator()(std::string_view attribute, std::string_view value) const&;
   Tag operator()(std::string_view attribute, double value) const&;
   template <class... Content>
-    requires(std::is_same_v<Content, Html> && ...)
-  Html operator()(const Content&... content) const {
+  requires(std::is_same_v<Content, Html>&&...) Html operator()(const Content&... content) const {
     std::string s = open_;
     if constexpr (sizeof...(content) == 0) return Html(s + "/>");
     s += '>';

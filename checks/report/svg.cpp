@@ -42,11 +42,10 @@ Html y_labels(const Ticks& ticks, const std::string& name) {
 }
 
 Html framed(const Caption& c, double height, const Html& y, const Html& area, const Html& x, const Html& below = {}) {
-  return "figure"_tag(
-      "figcaption"_tag("strong"_tag(text(c.title)), " "_html, text(c.says)),
-      "div"_tag("class", "plot")("style", "--height:" + figure(height, "%.0f") + "px")(
-          y, "div"_tag("class", "area")(area), x),
-      below);
+  return "figure"_tag("figcaption"_tag("strong"_tag(text(c.title)), " "_html, text(c.says)),
+                      "div"_tag("class", "plot")("style", "--height:" + figure(height, "%.0f") + "px")(
+                          y, "div"_tag("class", "area")(area), x),
+                      below);
 }
 
 /// The rectangles of one class as one path: runs along a row are joined.
@@ -95,17 +94,17 @@ Html draw(const HeatMap& h) {
   const auto rows = static_cast<double>(A.rows()), columns = static_cast<double>(A.cols());
   Html shapes;
   for (std::size_t c = 0; c <= kClasses.size(); ++c)
-    if (const std::string d = runs(A, c); !d.empty())
-      shapes += "path"_tag("class", "h" + std::to_string(c))("d", d)();
+    if (const std::string d = runs(A, c); !d.empty()) shapes += "path"_tag("class", "h" + std::to_string(c))("d", d)();
   const double height = std::clamp(rows * (rows > 16 ? 8 : 22), 44.0, 420.0);
   Html area = stretched(h.caption, columns, rows, shapes);
   if (h.mark)
     area += "i"_tag("class", "mark")("title", h.mark_says)(
         "style", "left:" + percent((static_cast<double>(h.mark->second) + 0.5) / static_cast<double>(h.ratio.cols())) +
                      ";top:" + percent((static_cast<double>(h.mark->first) + 0.5) / rows))(Html());
-  return framed(h.caption, height,
-                y_labels(cell_ticks(A.rows(), static_cast<std::size_t>(std::max(1.0, height / 20)), h.binary), h.row_name),
-                area, x_labels(cell_ticks(h.ratio.cols(), 8, h.binary), h.column_name));
+  return framed(
+      h.caption, height,
+      y_labels(cell_ticks(A.rows(), static_cast<std::size_t>(std::max(1.0, height / 20)), h.binary), h.row_name), area,
+      x_labels(cell_ticks(h.ratio.cols() * h.per_column, 8, h.binary), h.column_name));
 }
 
 Html heat_legend() {
@@ -212,14 +211,13 @@ Html draw(const Plot& p) {
   Html legend;
   if (p.series.size() > 1)
     for (std::size_t i = 0; i < p.series.size(); ++i)
-      legend += "span"_tag(
-          "svg"_tag("class", "key")("aria-hidden", "true")("viewBox", "0 0 28 10")(
-              "path"_tag("class", "line s" + std::to_string(i % 6))("d", "M0 5H28")()),
-          text(p.series[i].name));
-  const Html area = stretched(p.caption, kWide, kHigh, shapes) +
-                    (p.thresholds ? "em"_tag("class", "threshold")("style", "top:" + percent(vertical(kFailed)))(
-                                        "failed from 2"_html)
-                                  : Html());
+      legend += "span"_tag("svg"_tag("class", "key")("aria-hidden", "true")("viewBox", "0 0 28 10")(
+                               "path"_tag("class", "line s" + std::to_string(i % 6))("d", "M0 5H28")()),
+                           text(p.series[i].name));
+  const Html area =
+      stretched(p.caption, kWide, kHigh, shapes) +
+      (p.thresholds ? "em"_tag("class", "threshold")("style", "top:" + percent(vertical(kFailed)))("failed from 2"_html)
+                    : Html());
   return framed(p.caption, 150, y_labels(vertical.ticks(), p.y_name), area, x_labels(p.x_ticks, p.x_name),
                 legend.empty() ? Html() : "p"_tag("class", "legend")(legend));
 }
@@ -239,7 +237,9 @@ Series envelope(std::string name, const Mat<double>& ratio) {
 }
 
 Html ratio_bar(double ratio) {
-  auto at = [](double r) { return !std::isfinite(r) ? 1.0 : std::clamp(std::log10(std::max(r, 0.1) / 0.1) / 4, 0.0, 1.0); };
+  auto at = [](double r) {
+    return !std::isfinite(r) ? 1.0 : std::clamp(std::log10(std::max(r, 0.1) / 0.1) / 4, 0.0, 1.0);
+  };
   auto line = [&](const char* name, double r) {
     return "i"_tag("class", name)("style", "left:" + percent(at(r)))(Html());
   };

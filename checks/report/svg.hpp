@@ -31,8 +31,9 @@ struct HeatMap {
   Caption caption;
   Mat<double> ratio;
   std::string row_name, column_name;
-  bool binary = true;                               ///< ticks at powers of two
-  std::optional<std::pair<Index, Index>> mark;      ///< row and column of a place to point at
+  Index per_column = 1;                         ///< how many tokens a column stands for
+  bool binary = true;                           ///< ticks at powers of two
+  std::optional<std::pair<Index, Index>> mark;  ///< row and column of a place to point at
   std::string mark_says;
 };
 Html draw(const HeatMap&);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <utility>
 
 namespace delta {
 namespace {
@@ -100,10 +99,10 @@ std::string Terminal::verdict(std::string_view name) const {
   std::string s(name);
   for (char& c : s) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   if (!colour) return s;
-  const char* code = name == "passed"                               ? "32"  // green
-                     : name == "marginal" || name == "skipped"      ? "33"  // yellow
-                     : name == "untrusted"                          ? "35"  // magenta
-                                                                    : "31";  // red
+  const char* code = name == "passed"                          ? "32"  // green
+                     : name == "marginal" || name == "skipped" ? "33"  // yellow
+                     : name == "untrusted"                     ? "35"  // magenta
+                                                               : "31";                     // red
   return std::string("\033[1;") + code + "m" + s + "\033[0m";
 }
 
@@ -115,12 +114,18 @@ std::string Terminal::wrapped(std::string_view text, std::size_t indent) const {
   return out;
 }
 
-std::string Terminal::field(std::string_view label, std::string_view text) const {
-  constexpr std::size_t column = 15;
-  std::string out, begin = padded("  " + std::string(label), column, false);
-  for (const std::string& line : lines_of(text, width - column))
-    out += std::exchange(begin, std::string(column, ' ')) + line + '\n';
+std::string Terminal::item(std::string_view begin, std::string_view text) const {
+  const std::size_t column = columns(begin);
+  std::string out(begin), indent;
+  for (const std::string& line : lines_of(text, width - std::min(column, width / 2))) {
+    out += indent + line + '\n';
+    indent.assign(column, ' ');
+  }
   return out;
+}
+
+std::string Terminal::field(std::string_view label, std::string_view text) const {
+  return item(padded("  " + std::string(label), 15, false), text);
 }
 
 std::string TextTable::text(std::size_t width) const {

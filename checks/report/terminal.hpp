@@ -22,7 +22,9 @@ struct Terminal {
   std::string verdict(std::string_view name) const;
   /// Text broken between words; every line but the first begins with `indent` spaces. A word longer than a line is cut.
   std::string wrapped(std::string_view text, std::size_t indent = 0) const;
-  /// "  label        text", wrapped within its own column.
+  /// A text behind a mark, wrapped within its own column.
+  std::string item(std::string_view mark, std::string_view text) const;
+  /// "  label        text", the same with all texts below each other.
   std::string field(std::string_view label, std::string_view text) const;
 };
 

@@ -71,6 +71,7 @@ FileVerdict verify(const Dump& dump, const DumpOptions& options, int threads) {
                                        : "the chunk form in double, " + std::to_string(certified) + " of " +
                                              std::to_string(s.lanes()) + " lanes";
   conclude(s, evidence, v);
+  v.portrait = portrait(dump, s, evidence.measured);
   if (forward_is_off(v)) {
     const auto [error, expected] = errors_by_lane(s, evidence.measured);
     v.diagnosis = diagnose(s, error, expected, threads);

@@ -8,6 +8,7 @@
 #include "checks/dump/dump.hpp"
 #include "checks/mutants/diagnosis.hpp"
 #include "checks/verify/measured.hpp"
+#include "checks/verify/portrait.hpp"
 #include "checks/verify/subject.hpp"
 
 namespace delta {
@@ -56,6 +57,7 @@ struct FileVerdict {
   std::optional<BadPlace> first_bad, worst;
   std::vector<Diagnosis> diagnosis;
   std::vector<std::string> notes;
+  Portrait portrait;
 
   /// The tensor of that name; nullptr if it was not judged.
   const Judged* find(std::string_view tensor) const;
@@ -69,8 +71,5 @@ FileVerdict verify(const Dump& dump, const DumpOptions& options, int threads);
 
 /// Reads and judges one file; what is wrong with the file is in the verdict, nothing is thrown.
 FileVerdict verify_file(const std::string& path, const DumpOptions& options, int threads);
-
-std::string report_text(const FileVerdict&);
-std::string report_json(const std::vector<FileVerdict>&);
 
 }  // namespace delta

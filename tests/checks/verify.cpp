@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The judge of other people's kernels: right ones pass in every precision, one mistake fails, and what cannot be
 // judged says so.
-#include "checks/verify/verify.hpp"
+#include "checks/report/verify_report.hpp"
 
 #include <gmock/gmock.h>
 
@@ -335,7 +335,7 @@ TEST(Diagnosis, NamesTheConstantOfAScaledOutput) {
   ASSERT_EQ(v.diagnosis.size(), 1u);
   EXPECT_EQ(v.diagnosis[0].id, "output-scaled");
   EXPECT_NEAR(v.diagnosis[0].factor.value_or(0), 0.8, 1e-3);
-  EXPECT_THAT(report_text(v), HasSubstr("output-scaled by 0.8"));
+  EXPECT_THAT(verify_text(v, Terminal{}), HasSubstr("output-scaled by 0.8"));
 }
 
 TEST(Diagnosis, WalksAnyNumberOfSequences) {
@@ -378,7 +378,7 @@ TEST(Checker, OneNanOrInfinityFails) {
       EXPECT_THAT(v.reason, HasSubstr("not finite"));
       ASSERT_TRUE(v.first_bad);
       EXPECT_EQ(v.first_bad->tensor, tensor);
-      const std::string json = report_json({v});
+      const std::string json = verify_json({v});
       EXPECT_FALSE(nlohmann::json::parse(json, nullptr, false).is_discarded()) << json;
     }
 }
@@ -596,7 +596,7 @@ TEST(BadInput, SizesThatNoKernelHasAreRefusedBeforeAnythingIsAllocated) {
 TEST(Report, JsonHasTheFieldsOfTheContract) {
   const FileVerdict good = of_file("case_04");
   const FileVerdict none = verify_file("/nonexistent.npz", {}, 2);
-  const nlohmann::json files = nlohmann::json::parse(report_json({good, none}))["files"];
+  const nlohmann::json files = nlohmann::json::parse(verify_json({good, none}))["files"];
   ASSERT_EQ(files.size(), 2u);
   for (const char* key : {"file", "rule", "verdict", "reason", "ratio", "rel_error", "expected_error", "grade",
                           "first_bad", "judge", "diagnosis"})

@@ -1,36 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+// The document of `verify --json`.
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "checks/verify/verify.hpp"
+#include "checks/report/verify_report.hpp"
 
 namespace delta {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string figure(double x, const char* format = "%.2g") {
-  char s[40];
-  std::snprintf(s, sizeof s, format, x);
-  return s;
-}
-
 /// JSON has no literal for what is not finite: null stands for it.
 Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
-
-std::string place_text(const BadPlace& p) {
-  std::ostringstream s;
-  const bool of_state = p.tensor == "final_state" || p.tensor == "d_initial_state";
-  s << p.tensor;
-  if (!of_state)
-    s << "  b " << p.b << "  t " << p.t << "  head " << p.head << "  channel " << p.channel;
-  else
-    s << "  sequence " << p.b << "  head " << p.head << "  value channel " << p.t << "  key channel " << p.channel;
-  s << "  want " << figure(p.want, "%.7g") << "  got " << figure(p.got, "%.7g");
-  return s.str();
-}
 
 Json place_json(const std::optional<BadPlace>& p) {
   if (!p) return nullptr;
@@ -40,7 +22,7 @@ Json place_json(const std::optional<BadPlace>& p) {
           {"head", p->head},
           {"channel", p->channel},
           {"want", number(p->want)},
-          {"got", std::isfinite(p->got) ? Json(p->got) : Json(figure(p->got))}};
+          {"got", std::isfinite(p->got) ? Json(p->got) : Json(std::to_string(p->got))}};
 }
 
 Json to_json(const FileVerdict& v) {
@@ -88,40 +70,11 @@ Json to_json(const FileVerdict& v) {
 
 }  // namespace
 
-std::string report_json(const std::vector<FileVerdict>& all) {
+std::string verify_json(const std::vector<FileVerdict>& all) {
   Json files = Json::array();
   for (const FileVerdict& v : all) files.push_back(to_json(v));
   // A name from outside may be no UTF-8; it is replaced, not refused.
   return Json{{"files", files}}.dump(1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string report_text(const FileVerdict& v) {
-  std::ostringstream s;
-  if (v.unreadable) return "UNREADABLE  " + v.reason + "\n";
-  std::string verdict(name(v.verdict));
-  for (char& c : verdict) c = static_cast<char>(std::toupper(c));
-  s << verdict << "  " << v.file << "  (" << v.rule << ")\n  " << v.reason << '\n';
-  for (const Judged& j : v.outputs) {
-    char line[160];
-    std::snprintf(line, sizeof line, "  %-15s ratio %-8.3g error %-9.2e expected %-9.2e Frobenius %.2e\n",
-                  j.tensor.c_str(), j.ratio, j.error, j.expected, j.rel_error);
-    s << line;
-  }
-  if (v.first_bad) s << "  first bad    " << place_text(*v.first_bad) << '\n';
-  if (v.worst && v.verdict != Verdict::passed) s << "  worst        " << place_text(*v.worst) << '\n';
-  for (const Diagnosis& d : v.diagnosis)
-    s << "  looks like   " << d.id << (d.factor ? " by " + figure(*d.factor, "%.4g") : "")
-      << (d.chunk ? " at chunks of " + std::to_string(*d.chunk) : "") << "  explains " << d.explains << " to "
-      << figure(d.rel_error, "%.1e") << '\n';
-  if (v.diagnosis.empty() && v.verdict == Verdict::failed)
-    s << "  looks like   unknown: no known mistake reproduces it\n";
-  s << "  expected     from " << v.model << '\n';
-  s << "  judge        " << v.judge.how;
-  for (const Judged& j : v.outputs)
-    s << (&j == v.outputs.data() ? "; differs by " : ", ") << figure(j.reference, "%.1e") << " (" << j.tensor << ")";
-  s << " from " << v.judge.against << '\n';
-  for (const std::string& n : v.notes) s << "  note         " << n << '\n';
-  return s.str();
 }
 
 }  // namespace delta
