@@ -13,7 +13,7 @@ namespace {
 std::string options_of(const VerifyOptions& o) {
   std::string s;
   auto add = [&](const char* name, const std::string& value) {
-    if (!value.empty()) s += std::string(" ") + name + " " + value;
+    if (!value.empty()) s += std::string(" ") + name + " " + shell_word(value);
   };
   add("--rule", o.dump.rule), add("--scale", o.dump.scale), add("--state-layout", o.dump.state_layout);
   return s + (o.strict ? " --strict" : "");

@@ -18,8 +18,8 @@ Html cell(const std::map<std::string, Cell>& row, const std::string& scalar) {
   return "td"_tag("class", look)(text(shown));
 }
 
-Html cells(std::string_view caption, std::vector<std::string> heads, const std::vector<Html>& rows) {
-  for (const std::string& scalar : scalar_names()) heads.push_back(scalar);
+Html cells(std::string_view caption, std::vector<Head> heads, const std::vector<Html>& rows) {
+  for (const std::string& scalar : scalar_names()) heads.push_back({scalar, true});
   return "div"_tag("class", "cells")(table(caption, heads, rows));
 }
 
@@ -41,7 +41,7 @@ Html equivalence(const CheckSummary& s) {
              "Each form of each rule against the formula as its paper prints it. "_html, "b"_tag("="_html),
              " is equality, exact, on every input. A number is the worst error over the one that correct code makes "
              "in that precision: marginal from 1.5, failed from 2."_html) +
-         cells("rules and forms against scalars", {"rule", "form"}, rows);
+         cells("rules and forms against scalars", {{"rule"}, {"form"}}, rows);
 }
 
 Html by_family(const CheckSummary& s) {
@@ -55,7 +55,7 @@ Html by_family(const CheckSummary& s) {
   }
   if (rows.empty()) return {};
   return "p"_tag("The worst of all rules and forms on each family of inputs."_html) +
-         cells("families of inputs against scalars", {"family"}, rows);
+         cells("families of inputs against scalars", {{"family"}}, rows);
 }
 
 /// Families by the strength of their gates; on each rung the worst of those named.
@@ -111,7 +111,7 @@ Html law_rows(const CheckSummary& s) {
   }
   if (rows.empty()) return {};
   return "p"_tag("Properties that need no reference, and so cannot share its mistake."_html) +
-         table("laws", {"law", "says", "holds", "worst"}, rows);
+         table("laws", {{"law"}, {"says"}, {"holds", true}, {"worst", true}}, rows);
 }
 
 Html failures(const CheckSummary& s) {
@@ -129,7 +129,7 @@ Html left_out(const CheckSummary& s) {
   std::vector<Html> rows;
   for (const auto& [reason, n] : s.skipped)
     rows.push_back("td"_tag("class", "n")(text(std::to_string(n))) + "td"_tag("class", "wrap")(text(reason)));
-  return rows.empty() ? Html() : table("cases that were not judged", {"cases", "reason"}, rows);
+  return rows.empty() ? Html() : table("cases that were not judged", {{"cases", true}, {"reason"}}, rows);
 }
 
 Html ratios(const CheckSummary& s) {

@@ -2,6 +2,7 @@
 #include "checks/report/environment.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
@@ -42,6 +43,16 @@ Environment environment() {
 std::string called_as() {
   const char* s = std::getenv("DELTAREF_CALLED_AS");
   return s && *s ? s : "deltaref";
+}
+
+std::string shell_word(const std::string& s) {
+  const bool plain = !s.empty() && std::ranges::all_of(s, [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("._/+=,@%:-").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (plain) return s;
+  std::string quoted = "'";
+  for (const char c : s) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
 }
 
 }  // namespace delta

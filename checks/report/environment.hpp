@@ -16,4 +16,7 @@ Environment environment();
 /// How the user called the program: "./run" or "deltaref". It begins every command that a message or a report suggests.
 std::string called_as();
 
+/// A word as a shell takes it: in quotes if it must be.
+std::string shell_word(const std::string& s);
+
 }  // namespace delta

@@ -82,33 +82,36 @@ std::string figure(double x, const char* format) {
 
 namespace {
 
-/// Reads a formula and writes it as MathML. Two notations, told apart by the backslash: the LaTeX of the rules, and
-/// plain lines in which words are words ("M for H in the output"), Greek letters are spelled and ^T transposes.
+/// Reads a formula and sets it. Two notations, told apart by the backslash: the LaTeX of the rules, and plain lines in
+/// which words are words ("M for H in the output"), Greek letters are spelled and ^T transposes.
 class Formula {
  public:
   explicit Formula(std::string_view s) : s_(s), latex_(s.find('\\') != s.npos) {}
 
+  /// Up to a closing character, which is taken, or to the end.
   Html row(char until = 0) {
     Html out;
     while (skip_blanks(), i_ < s_.size() && s_[i_] != until) out += scripted(atom());
     i_ += until && i_ < s_.size();
-    return "mrow"_tag(out);
+    return out;
   }
 
  private:
-  static Html mi(std::string_view s) { return "mi"_tag(text(s)); }
-  static Html mo(std::string_view s) { return "mo"_tag(text(s)); }
+  static Html variable(std::string_view s) { return "i"_tag(text(s)); }
+  static Html upright(std::string_view s) { return "span"_tag(text(s)); }
+  static Html relation(std::string_view s) { return "span"_tag("class", "o")(text(s)); }
+  static Html space(const char* width) { return "span"_tag("style", std::string("margin-left:") + width)(Html()); }
 
   void skip_blanks() {
     while (i_ < s_.size() && s_[i_] == ' ') ++i_;
   }
   char peek() const { return i_ < s_.size() ? s_[i_] : '\0'; }
   static bool letter(char c) { return std::isalpha(static_cast<unsigned char>(c)); }
-  static bool alphanumeric(char c) { return std::isalnum(static_cast<unsigned char>(c)); }
+  static bool digit(char c) { return std::isdigit(static_cast<unsigned char>(c)); }
 
   std::string name() {
     std::string s;
-    while (alphanumeric(peek()) && (!latex_ || letter(peek()))) s += s_[i_++];
+    while (letter(peek()) || (!latex_ && digit(peek()))) s += s_[i_++];
     return s;
   }
 
@@ -117,65 +120,62 @@ class Formula {
     const auto found = symbols.find(name);
     return found == symbols.end() ? std::string_view() : found->second;
   }
-  static std::string_view letter_of(const std::string& name) {
-    static const Symbols letters{{"alpha", "α"}, {"beta", "β"},  {"gamma", "γ"}, {"delta", "δ"}, {"kappa", "κ"},
-                                 {"rho", "ρ"},   {"eta", "η"},   {"theta", "θ"}, {"sigma", "σ"}, {"lambda", "λ"},
-                                 {"tau", "τ"},   {"Gamma", "Γ"}, {"phi", "φ"},   {"mu", "μ"},    {"top", "⊤"}};
+  static std::string_view greek(const std::string& name) {
+    static const Symbols letters{{"alpha", "α"}, {"beta", "β"},   {"gamma", "γ"}, {"delta", "δ"}, {"kappa", "κ"},
+                                 {"rho", "ρ"},   {"eta", "η"},    {"theta", "θ"}, {"sigma", "σ"}, {"tau", "τ"},
+                                 {"phi", "φ"},   {"lambda", "λ"}, {"mu", "μ"},    {"Gamma", "Γ"}};
     return symbol(letters, name);
   }
-  static std::string_view operator_of(const std::string& name) {
-    static const Symbols operators{{"odot", "⊙"},  {"cdot", "·"}, {"prod", "∏"}, {"sum", "∑"},   {"le", "≤"},
-                                   {"times", "×"}, {"ge", "≥"},   {"ne", "≠"},   {"to", "→"},    {"ldots", "…"},
-                                   {"Vert", "‖"},  {"circ", "∘"}, {"in", "∈"},   {"lVert", "‖"}, {"rVert", "‖"}};
-    return symbol(operators, name);
+  static std::string_view sign(const std::string& name) {
+    static const Symbols signs{{"odot", "⊙"},  {"cdot", "·"}, {"prod", "∏"}, {"sum", "∑"},   {"le", "≤"},
+                               {"times", "×"}, {"ge", "≥"},   {"ne", "≠"},   {"to", "→"},    {"ldots", "…"},
+                               {"Vert", "‖"},  {"circ", "∘"}, {"in", "∈"},   {"lVert", "‖"}, {"rVert", "‖"}};
+    return symbol(signs, name);
   }
 
   /// What one script or accent takes: a group or one atom.
   Html argument() {
     skip_blanks();
-    if (!latex_ && peek() == 'T' && (i_ + 1 == s_.size() || !alphanumeric(s_[i_ + 1]))) return ++i_, mi("⊤");
+    if (!latex_ && peek() == 'T' && (i_ + 1 == s_.size() || !letter(s_[i_ + 1]))) return ++i_, upright("⊤");
     return atom();
   }
 
   Html command() {
-    if (!letter(peek())) {  // \, and other spaces
-      ++i_;
-      return "mspace"_tag("width", "0.2em")();
-    }
+    if (!letter(peek())) return ++i_, space("0.2em");  // backslash and comma, and the like
     const std::string n = name();
-    if (n == "quad" || n == "qquad") return "mspace"_tag("width", n == "quad" ? "1em" : "2em")();
-    if (n == "hat" || n == "tilde" || n == "bar")
-      return "mover"_tag("accent", "true")(argument(), mo(n == "hat" ? "^" : n == "tilde" ? "~" : "¯"));
+    if (n == "quad" || n == "qquad") return space(n == "quad" ? "1em" : "2em");
+    if (n == "top") return upright("⊤");
+    if (n == "hat" || n == "tilde" || n == "bar") return "span"_tag("class", "over-" + n)(argument());
     if (n == "mathrm" || n == "text" || n == "operatorname") {
       skip_blanks();
       std::string word;
       for (i_ += peek() == '{'; i_ < s_.size() && peek() != '}';) word += s_[i_++];
       ++i_;
-      return "mi"_tag("mathvariant", "normal")(text(word));
+      return upright(word);
     }
     if (n == "left" || n == "right") return atom();
-    if (const std::string_view s = letter_of(n); !s.empty()) return mi(s);
-    const std::string_view s = operator_of(n);
-    return s.empty() ? mi(n) : mo(s);
+    if (const std::string_view g = greek(n); !g.empty()) return variable(g);
+    const std::string_view s = sign(n);
+    return s.empty() ? upright(n) : relation(s);
   }
 
   /// Words, with the blanks around and between them.
   Html words() {
-    std::string s = i_ > 0 ? "\u00a0" : "";
-    for (std::size_t begin; begin = i_, true;) {
+    std::string s = i_ > 0 ? " " : "";
+    for (;;) {
+      const std::size_t begin = i_;
       const std::string n = name();
-      const bool word = n.size() > 1 && letter_of(n).empty();
-      if (!word) {
+      if (n.size() < 2 || !greek(n).empty()) {
         i_ = begin;
         break;
       }
       s += n;
       if (peek() == ',') s += s_[i_++];
       if (peek() != ' ') break;
-      s += "\u00a0";
+      s += ' ';
       skip_blanks();
     }
-    return "mtext"_tag(text(s));
+    return "span"_tag("class", "words")(text(s));
   }
 
   Html atom() {
@@ -184,17 +184,17 @@ class Formula {
     if (c == '\0') return Html();
     if (c == '{') return ++i_, row('}');
     if (c == '\\') return ++i_, command();
-    if (std::isdigit(static_cast<unsigned char>(c))) {
+    if (digit(c)) {
       std::string n;
-      while (std::isdigit(static_cast<unsigned char>(peek())) || (peek() == '.' && !n.empty())) n += s_[i_++];
-      return "mn"_tag(text(n));
+      while (digit(peek()) || (peek() == '.' && !n.empty())) n += s_[i_++];
+      return upright(n);
     }
     if (letter(c)) {
-      if (latex_) return ++i_, mi(std::string(1, c));
+      if (latex_) return ++i_, variable(std::string(1, c));
       const std::size_t begin = i_;
       const std::string n = name();
-      if (n.size() == 1) return mi(n);
-      if (const std::string_view s = letter_of(n); !s.empty()) return mi(s);
+      if (n.size() == 1) return variable(n);
+      if (const std::string_view g = greek(n); !g.empty()) return variable(g);
       i_ = begin;
       return words();
     }
@@ -202,7 +202,8 @@ class Formula {
     while (i_ + n < s_.size() && (s_[i_ + n] & 0xc0) == 0x80) ++n;
     const std::string_view op = s_.substr(i_, n);
     i_ += n;
-    return op == "-" ? mo("−") : mo(op);
+    if (op == "-") return relation("−");
+    return op == "=" || op == "+" || op == "<" || op == ">" || op == "," ? relation(op) : upright(op);
   }
 
   /// An atom with what stands at its corners: _ below, ^ above, ' and ~.
@@ -215,17 +216,16 @@ class Formula {
       else if (c == '^')
         ++i_, above += argument();
       else if (c == '\'')
-        ++i_, above += mo("′");
+        ++i_, above += upright("′");
       else if (c == '~' && !latex_)
-        ++i_, base = "mover"_tag("accent", "true")(base, mo("~"));
+        ++i_, base = "span"_tag("class", "over-tilde")(base);
       else
         break;
     }
-    const Html b = "mrow"_tag(below), a = "mrow"_tag(above);
     if (below.empty() && above.empty()) return base;
-    if (below.empty()) return "msup"_tag(base, a);
-    if (above.empty()) return "msub"_tag(base, b);
-    return "msubsup"_tag(base, b, a);
+    if (below.empty()) return base + "sup"_tag(above);
+    if (above.empty()) return base + "sub"_tag(below);
+    return base + "span"_tag("class", "scripts")("span"_tag(above), "span"_tag(below));
   }
 
   std::string_view s_;
@@ -235,15 +235,18 @@ class Formula {
 
 }  // namespace
 
-Html math(std::string_view formula, bool block) {
-  return "math"_tag("display", block ? "block" : "inline")("class", "formula")(Formula(formula).row());
+Html math(std::string_view formula) {
+  return "span"_tag("class", "formula")("role", "math")("aria-label", formula)(Formula(formula).row());
 }
 
 // ---------------------------------------------------------------- tables and the page
 
-Html table(std::string_view caption, const std::vector<std::string>& heads, const std::vector<Html>& rows) {
+Html table(std::string_view caption, const std::vector<Head>& heads, const std::vector<Html>& rows) {
   Html head, body;
-  for (const std::string& h : heads) head += "th"_tag("scope", "col")(text(h));
+  for (const Head& h : heads) {
+    const Tag th = "th"_tag("scope", "col");
+    head += (h.number ? th("class", "n") : th)(text(h.name));
+  }
   for (const Html& r : rows) body += "tr"_tag(r);
   return "div"_tag("class",
                    "scroll")("table"_tag("caption"_tag(text(caption)), "thead"_tag("tr"_tag(head)), "tbody"_tag(body)));

@@ -60,11 +60,18 @@ inline Tag operator""_tag(const char* s, std::size_t n) { return Tag(std::string
 /// A number as it is shown: `format` as printf takes it.
 std::string figure(double x, const char* format = "%.3g");
 
-/// A formula in the LaTeX of the rules, or plain ("e = v - S'x"), as MathML, which browsers set themselves.
-Html math(std::string_view formula, bool block = false);
+/// A formula in the LaTeX of the rules, or plain ("e = v - S'x"), set with letters and scripts: what browsers make of
+/// MathML depends on the fonts that they find.
+Html math(std::string_view formula);
 
-/// A table: a caption for those who do not see it, column heads, rows. Cells are ready `td` or `th` elements.
-Html table(std::string_view caption, const std::vector<std::string>& heads, const std::vector<Html>& rows);
+/// The head of a column; `number`: its cells are of the class "n", to the right.
+struct Head {
+  std::string name;
+  bool number = false;
+};
+
+/// A table: a caption for those who do not see it, column heads, rows of ready `td` or `th` elements.
+Html table(std::string_view caption, const std::vector<Head>& heads, const std::vector<Html>& rows);
 
 /// The whole page: one file, no script, nothing from the network; light and dark; readable on a phone and on paper.
 std::string page(std::string_view title, const Html& body);

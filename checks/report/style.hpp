@@ -27,7 +27,7 @@ p { margin: .4rem 0; max-width: 65ch; }
 a { color: var(--link); }
 small, figcaption, caption { color: var(--soft); }
 code, kbd, pre, .n { font-family: ui-monospace, "Cascadia Mono", "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: .875em; }
-.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 pre { background: var(--shade); border-radius: 6px; padding: .6rem .8rem; white-space: pre-wrap; margin: .5rem 0; }
 header { margin-bottom: 1.25rem; }
 section, details.file { background: var(--card); border: 1px solid var(--rule); border-radius: 10px; padding: 1.25rem clamp(.9rem, 2.5vw, 1.6rem) 1.4rem; margin: 1.25rem 0; }
@@ -47,6 +47,8 @@ table { border-collapse: collapse; width: 100%; margin: .25rem 0; font-size: .92
 caption { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 th, td { text-align: left; padding: .35rem .7rem .35rem 0; border-bottom: 1px solid var(--rule); vertical-align: baseline; overflow-wrap: normal; }
 td.file-name, td.wrap { overflow-wrap: anywhere; min-width: 11rem; }
+thead th.n { font-family: inherit; font-size: .8rem; }
+th small { font-weight: 400; }
 thead th { color: var(--soft); font-weight: 500; font-size: .8rem; }
 tbody tr:last-child > * { border-bottom: 0; }
 th { font-weight: 550; }
@@ -65,10 +67,16 @@ dt { color: var(--soft); } dd { margin: 0; min-width: 0; }
 .mistake { border: 1px solid var(--rule); border-radius: 8px; padding: .8rem 1rem; margin: .6rem 0; }
 .mistake .formulas { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1rem; align-items: baseline; margin-top: .5rem; }
 @media (max-width: 36rem) { .mistake .formulas { grid-template-columns: 1fr; gap: 0; } }
-.formulas span { color: var(--soft); font-size: .88rem; }
-.formula { font-size: 1.1em; } div.formula-line { overflow-x: auto; overflow-y: hidden; padding: .15rem 0; overflow-wrap: normal; }
+.formulas > span { color: var(--soft); font-size: .88rem; }
+.formula { font: 1.12em/1.5 "STIX Two Text", "Latin Modern Roman", "Libertinus Serif", Cambria, Georgia, "DejaVu Serif", serif; white-space: nowrap; }
+.formula .o { margin: 0 .22em; } .formula sub, .formula sup { font-size: .7em; line-height: 0; } .formula .words { font: .9em system-ui, sans-serif; white-space: pre; }
+.formula .scripts { display: inline-flex; flex-direction: column; vertical-align: middle; font-size: .7em; line-height: 1.15; margin-right: .08em; }
+.over-hat, .over-tilde, .over-bar { position: relative; display: inline-block; }
+.over-hat::before, .over-tilde::before, .over-bar::before { position: absolute; left: 0; right: 0; text-align: center; top: -.15em; font-size: .85em; }
+.over-hat::before { content: "\2c6"; } .over-tilde::before { content: "\2dc"; } .over-bar::before { content: "\af"; }
+.formula-line { overflow-x: auto; overflow-y: hidden; padding: .3rem 0; overflow-wrap: normal; }
 figure { margin: 1rem 0 1.5rem; break-inside: avoid; }
-figcaption { font-size: .88rem; margin-bottom: .5rem; max-width: 65ch; } figcaption strong { color: var(--ink); font-weight: 600; }
+figcaption { font-size: .88rem; margin-bottom: .5rem; max-width: 90ch; } figcaption strong { color: var(--ink); font-weight: 600; }
 .plot { display: grid; grid-template-columns: 3.2rem minmax(0, 1fr); grid-template-rows: var(--height) 2.4rem; font-size: .75rem; color: var(--soft); font-variant-numeric: tabular-nums; }
 .area { position: relative; } .area svg { position: absolute; inset: 0; width: 100%; height: 100%; background: var(--shade); overflow: hidden; shape-rendering: crispEdges; }
 .y, .x { position: relative; overflow-wrap: normal; } .y span { position: absolute; right: .45rem; transform: translateY(-50%); white-space: nowrap; }
@@ -77,6 +85,7 @@ figcaption { font-size: .88rem; margin-bottom: .5rem; max-width: 65ch; } figcapt
 .x b { position: absolute; top: 1.15rem; left: 0; right: 0; text-align: center; font-weight: 400; }
 .mark { position: absolute; width: 16px; height: 16px; margin: -8px 0 0 -8px; border: 2px solid var(--ink); border-radius: 50%; outline: 2px solid var(--card); }
 .threshold { position: absolute; right: .4rem; transform: translateY(-100%); font-style: normal; color: var(--failed); font-size: .72rem; }
+.chunks { fill: none; stroke: var(--card); stroke-width: 1.4; vector-effect: non-scaling-stroke; opacity: .85; }
 .grid { fill: none; stroke: var(--rule); stroke-width: 1; vector-effect: non-scaling-stroke; }
 .line { fill: none; stroke-width: 1.8; vector-effect: non-scaling-stroke; stroke-linejoin: round; shape-rendering: geometricPrecision; }
 .dot { fill: none; stroke-width: 7; stroke-linecap: round; vector-effect: non-scaling-stroke; shape-rendering: geometricPrecision; }

@@ -95,6 +95,13 @@ Html draw(const HeatMap& h) {
   Html shapes;
   for (std::size_t c = 0; c <= kClasses.size(); ++c)
     if (const std::string d = runs(A, c); !d.empty()) shapes += "path"_tag("class", "h" + std::to_string(c))("d", d)();
+  if (const auto n = static_cast<double>(h.ratio.cols() * h.per_column);
+      h.chunk > 0 && n / static_cast<double>(h.chunk) < 80) {
+    std::string lines;
+    for (Index t = h.chunk; static_cast<double>(t) < n; t += h.chunk)
+      lines += "M" + figure(columns * static_cast<double>(t) / n, "%.6g") + " 0V" + figure(rows, "%.0f");
+    if (!lines.empty()) shapes += "path"_tag("class", "chunks")("d", lines)();
+  }
   const double height = std::clamp(rows * (rows > 16 ? 8 : 22), 44.0, 420.0);
   Html area = stretched(h.caption, columns, rows, shapes);
   if (h.mark)

@@ -33,6 +33,7 @@ struct HeatMap {
   std::string row_name, column_name;
   Index per_column = 1;                         ///< how many tokens a column stands for
   bool binary = true;                           ///< ticks at powers of two
+  Index chunk = 0;                              ///< lines between chunks of so many tokens; 0: none
   std::optional<std::pair<Index, Index>> mark;  ///< row and column of a place to point at
   std::string mark_says;
 };

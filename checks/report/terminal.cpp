@@ -149,6 +149,11 @@ std::string TextTable::text(std::size_t width) const {
   const bool group = keys == 2 && total() > width;  // the first key on a line of its own
   const std::size_t key = group ? 1 : 0, left = indent + (group ? 2 : 0);
 
+  if (total() > width) {  // in blocks then; whatever does not fit beside its key breaks its text
+    for (std::size_t c = key; c < keys; ++c) w[c] = std::min(w[c], (width - left) / (keys - key + 1) - gap);
+    for (std::size_t c = keys; c < n; ++c) w[c] = std::min(w[c], width - left - span(key, keys));
+  }
+
   std::string out;
   auto print_row = [&](const std::vector<std::string>& cells, std::size_t from, std::size_t to, bool repeat_key) {
     std::vector<std::vector<std::string>> lines(n);

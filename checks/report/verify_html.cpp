@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "checks/report/sections.hpp"
 #include "checks/report/svg.hpp"
@@ -43,14 +44,6 @@ std::string replaced(std::string s, const std::string& what, const std::string& 
   return s;
 }
 
-/// As a shell takes it.
-std::string quoted(const std::string& s) {
-  const bool plain = !s.empty() && std::ranges::all_of(s, [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("._/+=,@%:-").find(static_cast<char>(c)) != std::string_view::npos;
-  });
-  return plain ? s : "'" + replaced(s, "'", "'\\''") + "'";
-}
-
 bool of_state(const std::string& tensor) { return tensor.ends_with("_state"); }
 
 Html number_cell(double x, const char* format) { return "td"_tag("class", "n")(text(figure(x, format))); }
@@ -71,7 +64,7 @@ Html summary(const std::vector<Item>& all) {
     rows.push_back(row + "td"_tag("class", "wrap")(looks_like));
   }
   return table("the files and their verdicts",
-               {"verdict", "file", "rule", "ratio", "error / expected, 0.1 to 1000", "looks like"}, rows);
+               {{"verdict"}, {"file"}, {"rule"}, {"ratio", true}, {"0.1 to 1000"}, {"looks like"}}, rows);
 }
 
 Html figures(const Item& i) {
@@ -81,8 +74,10 @@ Html figures(const Item& i) {
                    "td"_tag("class", "bar-cell")(ratio_bar(j.ratio)) + number_cell(j.error, "%.2e") +
                    number_cell(j.expected, "%.2e") + number_cell(j.rel_error, "%.2e"));
   if (rows.empty()) return {};
-  return table("figures of each tensor", {"tensor", "ratio", "marks at 1.5 and 2", "error", "expected", "Frobenius"},
-               rows);
+  return table(
+      "figures of each tensor",
+      {{"tensor"}, {"ratio", true}, {"marks at 1.5 and 2"}, {"error", true}, {"expected", true}, {"Frobenius", true}},
+      rows);
 }
 
 Html places(const Item& i) {
@@ -95,7 +90,8 @@ Html places(const Item& i) {
   };
   if (i.v.verdict == Verdict::passed) return {};
   add("first", i.v.first_bad), add("worst", i.v.worst);
-  return rows.empty() ? Html() : table("places", {"place", "tensor", "where", "want", "got"}, rows);
+  return rows.empty() ? Html()
+                      : table("places", {{"place"}, {"tensor"}, {"where"}, {"want", true}, {"got", true}}, rows);
 }
 
 /// The wrong lines of a mistake, or of two: "a + b".
@@ -156,6 +152,10 @@ Html pictures(const Item& i, const Judged& j) {
                    .row_name = "head",
                    .column_name = unit,
                    .per_column = rows.bin};
+  if (const auto& d = i.v.diagnosis; !state && !d.empty() && d[0].chunk) {
+    by_token.chunk = *d[0].chunk;
+    by_token.caption.says += " Lines part chunks of " + std::to_string(*d[0].chunk) + ".";
+  }
   const std::optional<BadPlace>& p = i.v.first_bad;
   if (p && p->tensor == j.tensor)
     by_token.mark = {{p->head, p->t / rows.bin}}, by_token.mark_says = "first bad place: " + place_text(*p);
@@ -196,7 +196,8 @@ Html gates(const Item& i) {
     if (rungs[r].tokens) p.series[0].points.emplace_back(x, rungs[r].ratio);
   }
   if (p.series[0].points.empty()) return {};
-  return draw(p) + table("rungs of the gate ladder", {"gates", "-ln alpha", "tokens", "worst ratio"}, rows);
+  return draw(p) +
+         table("rungs of the gate ladder", {{"gates"}, {"-ln alpha"}, {"tokens", true}, {"worst ratio", true}}, rows);
 }
 
 Html judged_by(const Item& i) {
@@ -217,9 +218,11 @@ Html judged_by(const Item& i) {
 }
 
 Html about_file(const Item& i) {
+  static const std::set<std::string> said{"rule", "scale", "state_layout"};  // by the facts, as they were taken
   Html out;
   for (const auto& [what, value] : i.v.portrait.facts) out += fact(what, text(value));
-  for (const auto& [what, value] : i.v.portrait.metadata) out += "dt"_tag(isolated(what)) + "dd"_tag(isolated(value));
+  for (const auto& [what, value] : i.v.portrait.metadata)
+    if (!value.empty() && !said.contains(what)) out += "dt"_tag(isolated(what)) + "dd"_tag(isolated(value));
   return "dl"_tag(out);
 }
 
@@ -238,12 +241,13 @@ Html file(const Item& i, bool open, const std::string& command) {
   const std::string word(verdict_word(v));
   const Html title =
       "summary"_tag("class", "title")("h2"_tag(isolated(i.file)), badge(word), "small"_tag(text(v.rule)));
-  Html body = "p"_tag("class", "reason")(isolated(replaced(v.reason, v.file, i.file)));
+  Html body = "p"_tag(
+      "class", "reason")(isolated(replaced(replaced(v.reason, v.file, i.file), UsageError(v.file).what(), i.file)));
   if (!v.unreadable)
     body += figures(i) + part("Notes", notes(i)) + part("Diagnosis", diagnosis(i)) + part("Bad places", places(i)) +
             part("Where the error is", where(i)) + part("Gate ladder", gates(i)) +
             part("How it was judged", judged_by(i)) + part("The file", about_file(i));
-  body += part("Judge it again", "pre"_tag(text(command + " " + quoted(i.file))));
+  body += part("Judge it again", "pre"_tag(text(command + " " + shell_word(i.file))));
   Tag element = "details"_tag("class", "file " + word)("id", i.id);
   return (open ? element("open", "open") : element)(title, body);
 }
@@ -263,7 +267,8 @@ std::string verify_html(const std::vector<FileVerdict>& all, const Environment& 
   for (const Item& i : items)
     files += file(i, all.size() == 1 || i.v.unreadable || i.v.verdict != Verdict::passed, command);
   return page("deltaref verify: " + (all.size() == 1 ? names[0] : std::to_string(all.size()) + " files"),
-              "header"_tag("h1"_tag("Verdict on a kernel"_html), "p"_tag(counts)) +
+              "header"_tag("h1"_tag(all.size() > 1 ? "Verdicts on kernels"_html : "Verdict on a kernel"_html),
+                           all.size() > 1 ? "p"_tag(counts) : Html()) +
                   (all.size() > 1 ? section("Files", summary(items)) : Html()) + files +
                   about(e, command + " FILE..."));
 }

@@ -39,10 +39,11 @@ std::vector<Rung> gate_ladder(const Subject& s, const std::vector<Measured>& mea
 
 std::vector<std::pair<std::string, std::string>> facts(const Dump& dump, const Subject& s) {
   const Shape& z = s.shape();
-  std::vector<std::pair<std::string, std::string>> out{{"B", std::to_string(z.B)},     {"T", std::to_string(z.T)},
-                                                       {"H", std::to_string(z.H)},     {"HV", std::to_string(z.HV)},
-                                                       {"d_k", std::to_string(z.d_k)}, {"d_v", std::to_string(z.d_v)}};
-  if (!z.offsets.empty()) out.emplace_back("sequences, packed", std::to_string(z.sequences()));
+  auto part = [](const char* name, Index n) { return name + std::to_string(n); };
+  std::string sizes = part("B ", z.B) + part(", T ", z.T) + part(", H ", z.H) + part(", HV ", z.HV) +
+                      part(", d_k ", z.d_k) + part(", d_v ", z.d_v);
+  if (!z.offsets.empty()) sizes += ", packed, " + part("", z.sequences()) + " sequences";
+  std::vector<std::pair<std::string, std::string>> out{{"sizes", sizes}};
   out.emplace_back("scale", short_text(s.scale()));
   std::string types;
   for (const auto& [name, tensor] : dump.tensors)
