@@ -163,7 +163,7 @@ int check_command(const CheckOptions& options) {
   if (options.json) {
     Json counts;
     for (Verdict v : {Verdict::passed, Verdict::marginal, Verdict::failed, Verdict::untrusted, Verdict::skipped})
-      counts[std::string(name(v))] = summary.count[v];
+      counts[std::string(name(v))] = summary.counted(v);
     std::cout << Json{{"summary", counts}, {"rows", rows}}.dump(1) << '\n';
   } else {
     if (failures > 20) std::cout << "and " << failures - 20 << " more failures\n";

@@ -19,7 +19,7 @@ Html cell(const std::map<std::string, Cell>& row, const std::string& scalar) {
 }
 
 Html cells(std::string_view caption, std::vector<Head> heads, const std::vector<Html>& rows) {
-  for (const std::string& scalar : scalar_names()) heads.push_back({scalar, true});
+  for (const std::string& scalar : scalar_names()) heads.push_back({scalar, "n"});
   return "div"_tag("class", "cells")(table(caption, heads, rows));
 }
 
@@ -111,7 +111,7 @@ Html law_rows(const CheckSummary& s) {
   }
   if (rows.empty()) return {};
   return "p"_tag("Properties that need no reference, and so cannot share its mistake."_html) +
-         table("laws", {{"law"}, {"says"}, {"holds", true}, {"worst", true}}, rows);
+         table("laws", {{"law"}, {"says"}, {"holds", "n"}, {"worst", "n"}}, rows);
 }
 
 Html failures(const CheckSummary& s) {
@@ -129,7 +129,7 @@ Html left_out(const CheckSummary& s) {
   std::vector<Html> rows;
   for (const auto& [reason, n] : s.skipped)
     rows.push_back("td"_tag("class", "n")(text(std::to_string(n))) + "td"_tag("class", "wrap")(text(reason)));
-  return rows.empty() ? Html() : table("cases that were not judged", {{"cases", true}, {"reason"}}, rows);
+  return rows.empty() ? Html() : table("cases that were not judged", {{"cases", "n"}, {"reason"}}, rows);
 }
 
 Html ratios(const CheckSummary& s) {

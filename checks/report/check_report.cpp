@@ -43,10 +43,10 @@ void CheckSummary::add(const Row& r) {
 }
 
 bool CheckSummary::ran() const {
-  return count.contains(Verdict::passed) || count.contains(Verdict::marginal) || count.contains(Verdict::failed);
+  return counted(Verdict::passed) + counted(Verdict::marginal) + counted(Verdict::failed) > 0;
 }
 
-bool CheckSummary::passed() const { return ran() && !count.contains(Verdict::failed); }
+bool CheckSummary::passed() const { return ran() && counted(Verdict::failed) == 0; }
 
 std::string reproducer(const Row& r) {
   std::string s = called_as() + " check --rule " + r.rule + " --form " + r.form + " --family " + r.family +
@@ -138,9 +138,7 @@ std::string check_text(const CheckSummary& s, const Terminal& terminal) {
   out += '\n';
   std::string counts;
   for (Verdict v : {Verdict::passed, Verdict::marginal, Verdict::failed, Verdict::untrusted, Verdict::skipped}) {
-    const auto found = s.count.find(v);
-    counts += (counts.empty() ? "" : ", ") + std::to_string(found == s.count.end() ? 0 : found->second) + ' ' +
-              std::string(name(v));
+    counts += (counts.empty() ? "" : ", ") + std::to_string(s.counted(v)) + ' ' + std::string(name(v));
   }
   std::snprintf(number, sizeof number, "   (%.1f s)", s.seconds);
   return out + terminal.wrapped(counts + number) + '\n';

@@ -37,6 +37,7 @@ struct CheckSummary {
   double seconds = 0;
 
   void add(const Row& r);
+  int counted(Verdict v) const { return count.contains(v) ? count.at(v) : 0; }
   bool ran() const;     ///< whether any case was decided
   bool passed() const;  ///< whether some were, and none failed
 };

@@ -245,7 +245,7 @@ Html table(std::string_view caption, const std::vector<Head>& heads, const std::
   Html head, body;
   for (const Head& h : heads) {
     const Tag th = "th"_tag("scope", "col");
-    head += (h.number ? th("class", "n") : th)(text(h.name));
+    head += (h.look.empty() ? th : th("class", h.look))(text(h.name));
   }
   for (const Html& r : rows) body += "tr"_tag(r);
   return "div"_tag("class",

@@ -64,10 +64,9 @@ std::string figure(double x, const char* format = "%.3g");
 /// MathML depends on the fonts that they find.
 Html math(std::string_view formula);
 
-/// The head of a column; `number`: its cells are of the class "n", to the right.
+/// The head of a column, and the class of its cells: "n" are numbers, to the right; "bar-cell" goes on a phone.
 struct Head {
-  std::string name;
-  bool number = false;
+  std::string name, look = {};
 };
 
 /// A table: a caption for those who do not see it, column heads, rows of ready `td` or `th` elements.

@@ -46,7 +46,7 @@ summary > * { display: inline; }
 table { border-collapse: collapse; width: 100%; margin: .25rem 0; font-size: .92rem; }
 caption { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 th, td { text-align: left; padding: .35rem .7rem .35rem 0; border-bottom: 1px solid var(--rule); vertical-align: baseline; overflow-wrap: normal; }
-td.file-name, td.wrap { overflow-wrap: anywhere; min-width: 11rem; }
+td.file-name, td.wrap { overflow-wrap: anywhere; min-width: 11rem; } td.file-name { min-width: min(19rem, 40vw); }
 thead th.n { font-family: inherit; font-size: .8rem; }
 th small { font-weight: 400; }
 thead th { color: var(--soft); font-weight: 500; font-size: .8rem; }
@@ -57,7 +57,8 @@ th { font-weight: 550; }
 .cells td.h0, .cells td.h1, .cells td.h2, .cells td.h3, .cells td.h4 { color: var(--ink); }
 .cells td.h5, .cells td.h6, .cells td.h7, .cells td.h8 { color: var(--card); font-weight: 650; }
 td.exact { color: var(--passed); font-weight: 650; } td.nothing { color: var(--soft); }
-td.bar-cell { width: 34%; min-width: 7rem; vertical-align: middle; }
+td.bar-cell { width: 24%; min-width: 6rem; vertical-align: middle; }
+@media (max-width: 40rem) { .bar-cell { display: none; } }
 .bar { position: relative; display: block; height: .8rem; background: var(--shade); border-radius: 3px; }
 .bar i { position: absolute; top: 0; bottom: 0; }
 .bar .fill { left: 0; border-radius: 3px; } .bar .limit { width: 0; border-left: 1.5px solid var(--soft); top: -3px; bottom: -3px; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page of `verify --html`. Each section is a function of one verdict.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -64,7 +65,7 @@ Html summary(const std::vector<Item>& all) {
     rows.push_back(row + "td"_tag("class", "wrap")(looks_like));
   }
   return table("the files and their verdicts",
-               {{"verdict"}, {"file"}, {"rule"}, {"ratio", true}, {"0.1 to 1000"}, {"looks like"}}, rows);
+               {{"verdict"}, {"file"}, {"rule"}, {"ratio", "n"}, {"0.1 to 1000", "bar-cell"}, {"looks like"}}, rows);
 }
 
 Html figures(const Item& i) {
@@ -74,10 +75,14 @@ Html figures(const Item& i) {
                    "td"_tag("class", "bar-cell")(ratio_bar(j.ratio)) + number_cell(j.error, "%.2e") +
                    number_cell(j.expected, "%.2e") + number_cell(j.rel_error, "%.2e"));
   if (rows.empty()) return {};
-  return table(
-      "figures of each tensor",
-      {{"tensor"}, {"ratio", true}, {"marks at 1.5 and 2"}, {"error", true}, {"expected", true}, {"Frobenius", true}},
-      rows);
+  return table("figures of each tensor",
+               {{"tensor"},
+                {"ratio", "n"},
+                {"marks at 1.5 and 2", "bar-cell"},
+                {"error", "n"},
+                {"expected", "n"},
+                {"Frobenius", "n"}},
+               rows);
 }
 
 Html places(const Item& i) {
@@ -90,8 +95,7 @@ Html places(const Item& i) {
   };
   if (i.v.verdict == Verdict::passed) return {};
   add("first", i.v.first_bad), add("worst", i.v.worst);
-  return rows.empty() ? Html()
-                      : table("places", {{"place"}, {"tensor"}, {"where"}, {"want", true}, {"got", true}}, rows);
+  return rows.empty() ? Html() : table("places", {{"place"}, {"tensor"}, {"where"}, {"want", "n"}, {"got", "n"}}, rows);
 }
 
 /// The wrong lines of a mistake, or of two: "a + b".
@@ -128,6 +132,14 @@ Html diagnosis(const Item& i) {
   return out;
 }
 
+/// A map of parts that are not judged by themselves: the worst of them stands for the whole tensor, the others in
+/// proportion.
+Mat<double> in_proportion(const Mat<double>& parts, double whole) {
+  const double worst = parts.size() ? parts.maxCoeff() : 0;
+  if (!std::isfinite(worst) || !std::isfinite(whole) || worst == 0) return parts;
+  return parts * (whole / worst);
+}
+
 /// Error by token and by channel, of one tensor.
 Html pictures(const Item& i, const Judged& j) {
   const ErrorMap& rows = j.by_token;
@@ -145,13 +157,14 @@ Html pictures(const Item& i, const Judged& j) {
                      .series = {envelope(j.tensor, rows.ratio.transpose())},
                      .thresholds = true,
                      .steps = true});
-  HeatMap by_token{.caption = {id + "-tokens", j.tensor + ", " + unit + " by head.",
-                               state ? "Rows of the state against heads."
-                                     : "Where along the sequence, and in which heads, the error stands."},
-                   .ratio = rows.ratio.transpose(),
-                   .row_name = "head",
-                   .column_name = unit,
-                   .per_column = rows.bin};
+  HeatMap by_token{
+      .caption = {id + "-tokens", j.tensor + ", " + unit + " by head.",
+                  state ? "The worst stands for the whole state, the others in proportion."
+                        : "Where along the sequence, and in which heads, the error stands."},
+      .ratio = state ? in_proportion(rows.ratio.transpose(), j.ratio) : Mat<double>(rows.ratio.transpose()),
+      .row_name = "head",
+      .column_name = unit,
+      .per_column = rows.bin};
   if (const auto& d = i.v.diagnosis; !state && !d.empty() && d[0].chunk) {
     by_token.chunk = *d[0].chunk;
     by_token.caption.says += " Lines part chunks of " + std::to_string(*d[0].chunk) + ".";
@@ -160,8 +173,8 @@ Html pictures(const Item& i, const Judged& j) {
   if (p && p->tensor == j.tensor)
     by_token.mark = {{p->head, p->t / rows.bin}}, by_token.mark_says = "first bad place: " + place_text(*p);
   HeatMap by_channel{.caption = {id + "-channels", j.tensor + (state ? ", key channel by head." : ", channel by head."),
-                                 "Which channels carry the error."},
-                     .ratio = j.by_channel.ratio.transpose(),
+                                 "The worst stands for the whole tensor, the others in proportion."},
+                     .ratio = in_proportion(j.by_channel.ratio.transpose(), j.ratio),
                      .row_name = "head",
                      .column_name = state ? "key channel" : "channel"};
   if (p && p->tensor == j.tensor) by_channel.mark = {{p->head, p->channel}}, by_channel.mark_says = by_token.mark_says;
@@ -197,7 +210,7 @@ Html gates(const Item& i) {
   }
   if (p.series[0].points.empty()) return {};
   return draw(p) +
-         table("rungs of the gate ladder", {{"gates"}, {"-ln alpha"}, {"tokens", true}, {"worst ratio", true}}, rows);
+         table("rungs of the gate ladder", {{"gates"}, {"-ln alpha"}, {"tokens", "n"}, {"worst ratio", "n"}}, rows);
 }
 
 Html judged_by(const Item& i) {
