@@ -7,6 +7,7 @@ file(REMOVE_RECURSE ${SITE} ${PAGES})
 file(MAKE_DIRECTORY ${SITE})
 run(${DOCS_PAGES} ${ROOT} ${PAGES}/docs)
 run(${DERIVE} --pages ${PAGES}/docs)
+run(${PROGRAM} check --mutants OUTPUT_FILE ${PAGES}/docs/mutants.md)
 
 # Doxygen's own header with the switch between light and dark.
 run(${DOXYGEN} -w html ${PAGES}/header.html ${PAGES}/footer.html ${PAGES}/style.css)

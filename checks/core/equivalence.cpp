@@ -80,14 +80,19 @@ class Case {
             .kind = std::string(kind),
             .seed = seed_};
   }
-  /// Asked of a problem that has a token.
+  /// Asked of a problem that has a token; of a mutant, whether it can be made at this size.
   bool can(std::string_view form) const {
+    if (find_mutant<double>(form)) return applies(rule_, form, p_);
     return applies(rule_, form, draw(rule_.info, family_, Shape{.d_k = 2, .d_v = 2, .n_h = 2, .offsets = {}}, seed_));
   }
 
   /// Equality with the printed formula, on the family's numbers and at a random point of the ring.
   template <Ring T> Row exact(std::string_view form) const {
     Row row = blank(form, Scalar<T>::name, "exact");
+    if (find_mutant<double>(form) && !find_mutant<T>(form)) {
+      row.reason = "the mistake needs an exponential, a root or a rounding";
+      return row;
+    }
     row.where = differ(form, over<T>(p_));
     const bool fractions_grow = std::is_same_v<T, Rational> && size_.shape.T > 16;
     if (row.where.empty() && !fractions_grow) row.where = differ(form, generic<T>(p_, seed_));
@@ -149,9 +154,10 @@ class Case {
     return row;
   }
 
-  /// Each precision's draws are made once for a form.
+  /// Each precision's draws are made once for a form. What is expected of a mutant is what a right form makes.
   Expected expected(std::string_view form, int p) {
     const bool wide = p > kNarrow;
+    if (const Mutant<double>* m = find_mutant<double>(form)) form = m->chunked ? "one_solve" : "recurrent";
     const auto [known, is_new] = expected_.try_emplace({std::string(form), wide});
     if (is_new) known->second = expected_error(rule_, form, size_.C, p_, wanted<DoubleDouble>(), p);
     return known->second;
@@ -228,11 +234,19 @@ struct Job {
   enum { all, sweep, large, gf61 } scalars = all;
 };
 
+/// The forms that a selection runs: all of them, or those that it names, and mutants only by name.
+std::vector<std::string> forms_of(const Selection& what) {
+  std::vector<std::string> forms = form_names();
+  std::erase_if(forms, [&](const std::string& form) { return !chosen(what.forms, form); });
+  for (const std::string& name : what.forms)
+    if (find_mutant<double>(name)) forms.push_back(name);
+  return forms;
+}
+
 std::vector<Row> run_case(const Selection& what, const Job& job) {
   std::vector<Row> rows;
   Case c(*job.rule, *job.family, job.size, what.seed);
-  for (const std::string& form : form_names()) {
-    if (!chosen(what.forms, form)) continue;
+  for (const std::string& form : forms_of(what)) {
     const bool can = c.can(form);
     auto row = [&](std::string_view scalar, int up_to, auto compute) {
       if (!chosen(what.scalars, scalar) || job.scalars > up_to) return;
@@ -255,11 +269,12 @@ std::vector<Row> run_laws(const Selection& what, const Job& job) {
   Size size = job.size;
   size.shape.offsets.clear();  // the laws about packed sequences pack for themselves
   const Case c(*job.rule, *job.family, size, what.seed);
-  for (const std::string& form : form_names()) {
-    if (!chosen(what.forms, form) || !c.can(form)) continue;
+  for (const std::string& form : forms_of(what)) {
+    if (!c.can(form)) continue;
     for (const Law& law : laws())
       for (const auto& [scalar, check] : law.checks) {
         if (!chosen(what.laws, law.name) || !chosen(what.scalars, scalar)) continue;
+        if (find_mutant<double>(form) && scalar == Scalar<GF61>::name && !find_mutant<GF61>(form)) continue;
         const LawOutcome outcome = check({*job.rule, form, *job.family, size, what.seed});
         if (!outcome) continue;
         Row row = c.blank(form, scalar, law.bound && scalar != "rational" ? "ratio" : "exact");
@@ -274,15 +289,17 @@ std::vector<Row> run_laws(const Selection& what, const Job& job) {
 }
 
 /// What a selection runs, in order. By default each rule and family run at the base size and at one row of the sweep,
-/// a different one for each pair, so that every rule and every family meet many of them; `full` runs them all.
+/// a different one for each pair, so that every rule and every family meet many of them; `full` runs them all. A rule
+/// and a family meet the same row whatever else is selected.
 std::vector<Job> jobs(const Selection& what) {
   std::vector<Job> out;
   const Size base = Size::parse(what.quick ? kQuickSize : kBaseSize);
   std::size_t turn = 0;
   for (const Rule* rule : rules()) {
-    if (!chosen(what.rules, rule->info.id)) continue;
     for (const Family& family : families()) {
-      if (!chosen(what.families, family.name) || !family.concerns(rule->info)) continue;
+      if (!family.concerns(rule->info)) continue;
+      const std::size_t row = turn++ % sweep().size();
+      if (!chosen(what.rules, rule->info.id) || !chosen(what.families, family.name)) continue;
       auto at = [&](const Size& z) { return family.at ? family.at(z) : z; };
       const bool first = &family == families().data();
       if (what.size) {
@@ -292,13 +309,12 @@ std::vector<Job> jobs(const Selection& what) {
       if (what.laws.empty()) {
         out.push_back({rule, &family, at(base)});
         for (std::size_t i = 0; i < sweep().size() && !what.quick; ++i)
-          if (what.full || i == turn % sweep().size())
+          if (what.full || i == row)
             out.push_back({rule, &family, at(Size::parse(sweep()[i].size)), false,
                            sweep()[i].large ? Job::large
                            : what.full      ? Job::all
                                             : Job::sweep});
         if (first && !what.quick) out.push_back({rule, &family, Size::parse(kRealSize), false, Job::gf61});
-        turn += 1;
       }
       const bool usual = first || family.name == "alpha_zero" || family.name == "repeated_keys";
       if (usual || what.full || !what.laws.empty() || !what.families.empty())
@@ -325,13 +341,15 @@ Expected expected_error(const Rule& rule, std::string_view form, Index C, const 
 }
 
 bool applies(const Rule& rule, std::string_view form, const Problem<double>& p) {
-  const Form<double>& f = *find_form<double>(form);
-  if (!f.applies) return true;
-  for (Index n = 0; n < p.shape.sequences(); ++n)
-    if (p.shape.length(n) > 0)  // an empty sequence shows no micro-step
-      return f.applies(
-          stream<double>(rule.info, rule.over<double>(), p, n, 0, rule.info.strength == Strength::per_value ? 0 : -1));
-  return true;
+  const Mutant<double>* m = find_mutant<double>(form);
+  bool (*const asked)(const Stream<double>&) = m ? m->concerns : find_form<double>(form)->applies;
+  if (!asked) return true;
+  Index n = 0;
+  while (n + 1 < p.shape.sequences() && p.shape.length(n) == 0) ++n;  // an empty sequence shows no micro-step
+  bool all = true;
+  each_stream<double>(rule.info, rule.over<double>(), p, n, 0,
+                      [&](const Stream<double>& s, Index) { all = all && asked(s); });
+  return all;
 }
 
 const std::vector<std::string>& scalar_names() {

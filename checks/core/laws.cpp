@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "checks/core/measure.hpp"
+#include "reference/layer/normalise.hpp"
 
 namespace delta {
 namespace {
@@ -27,7 +28,7 @@ template <Ring T> struct Lab {
   Result<T> operator()(const Problem<T>& p, Index C) const { return compute<T>(c.rule, c.form, C, p); }
   Result<T> operator()(const Problem<T>& p) const { return (*this)(p, c.size.C); }
   Index C() const { return c.size.C; }
-  bool chunked() const { return find_form<T>(c.form)->chunked; }
+  bool chunked() const { return is_chunked<T>(c.form); }
   const RuleInfo& info() const { return c.rule.info; }
 };
 
@@ -295,6 +296,23 @@ constexpr auto rescale = []<Ring T>(const Lab<T>& f) -> LawOutcome {
   return holds(equal<T>(f(strong), f(scaled)));
 };
 
+/// Brings q and k to unit length in two places: where the kernel does it, and before it.
+constexpr auto norm = []<Ring T>(const Lab<T>& f) -> LawOutcome {
+  const T eps = convert<T>(1e-6);
+  Problem<T> inside = f.problem();
+  for (Tensor<T>* x : {&inside.q, &inside.k})  // lengths from 4 down to where eps matters
+    for (std::size_t i = 0; i < x->data.size(); ++i)
+      x->data[i] *= convert<T>(std::ldexp(4, -2 * static_cast<int>(i / static_cast<std::size_t>(x->cols) % 6)));
+  Problem<T> before = inside;
+  inside.l2norm = eps;
+  for (Tensor<T>* x : {&before.q, &before.k})
+    for (std::size_t i = 0; i < x->data.size(); i += static_cast<std::size_t>(x->cols)) {
+      Eigen::Map<Vec<T>> row(x->data.data() + i, x->cols);
+      row = l2_normalise<T>(row, eps);
+    }
+  return holds(equal<T>(f(inside), f(before)));
+};
+
 /// Householder's reflection I - 2 w w^T / w^T w with w = (1, 1, 0, ...): swaps two channels and turns their signs.
 constexpr auto rotation = []<Ring T>(const Lab<T>& f) -> LawOutcome {
   const RuleInfo& info = f.info();
@@ -321,13 +339,11 @@ template <Ring T, class F> void for_errors(const Lab<T>& lab, const Problem<T>& 
   const Rule& rule = lab.c.rule;
   for (Index n = 0; n < p.shape.sequences(); ++n)
     for (Index j = 0; j < p.shape.HV; ++j)
-      for (Index c = 0; c < (rule.info.strength == Strength::per_value ? p.shape.d_v : 1); ++c) {
-        const Stream<T> s =
-            stream<T>(rule.info, rule.over<T>(), p, n, j, rule.info.strength == Strength::per_value ? c : -1);
+      each_stream<T>(rule.info, rule.over<T>(), p, n, j, [&](const Stream<T>& s, Index) {
         recurrent<T>(s, [&](const MicroStepTrace<T>& m) {
           f(m.step, s.steps[static_cast<std::size_t>(m.step)], m.e_prior, m.e_posterior);
         });
-      }
+      });
 }
 
 /// A prediction from before the decay is compared with a state after it only where there is no decay.
@@ -402,21 +418,20 @@ template <Real T> LawOutcome residual(const Lab<T>& f, double unit) {
   };
   double worst = 0;
   for (Index n = 0; n < p.shape.sequences(); ++n)
-    for (Index j = 0; j < p.shape.HV; ++j) {
-      const Stream<T> s = stream<T>(info, f.c.rule.template over<T>(), p, n, j,
-                                    info.strength == Strength::per_value ? Index{0} : Index{-1});
-      Mat<T> S = s.S0;  // the state at the chunk's start
-      one_solve<T>(s, f.C(), [&](const OneSolve<T>& h) {
-        const Mat<T> rhs = h.U - h.P_bar * S.transpose();
-        const Mat<J> L = wide(h.L), Z = wide(h.Z), B = wide(rhs);
-        const double rows =
-            L.unaryExpr([](const J& x) { return std::abs(Scalar<J>::to_double(x)); }).rowwise().sum().maxCoeff() + 1;
-        const double R = static_cast<double>(L.rows()), scale = unit * R * (rows * size(Z) + size(B));
-        const double r = size(Mat<J>(L * Z + Z - B));
-        worst = std::max(worst, r == 0 ? 0 : std::isfinite(r) ? r / scale : kBroken);
-        S = h.S;
+    for (Index j = 0; j < p.shape.HV; ++j)
+      each_stream<T>(info, f.c.rule.template over<T>(), p, n, j, [&](const Stream<T>& s, Index) {
+        Mat<T> S = s.S0;  // the state at the chunk's start
+        one_solve<T>(s, f.C(), [&](const OneSolve<T>& h) {
+          const Mat<T> rhs = h.U - h.P_bar * S.transpose();
+          const Mat<J> L = wide(h.L), Z = wide(h.Z), B = wide(rhs);
+          const double rows =
+              L.unaryExpr([](const J& x) { return std::abs(Scalar<J>::to_double(x)); }).rowwise().sum().maxCoeff() + 1;
+          const double R = static_cast<double>(L.rows()), scale = unit * R * (rows * size(Z) + size(B));
+          const double r = size(Mat<J>(L * Z + Z - B));
+          worst = std::max(worst, r == 0 ? 0 : std::isfinite(r) ? r / scale : kBroken);
+          S = h.S;
+        });
       });
-    }
   return worst;
 }
 
@@ -434,6 +449,7 @@ constexpr Check bitwise[] = {{"gf61", [](const LawCase& c) { return law(Lab<GF61
                                 return law(Lab<AnyFormat>{c});
                               }}};
 
+constexpr Check norm_checks[] = {{"double", [](const LawCase& c) { return norm(Lab<double>{c}); }}};
 constexpr Check tracking_checks[] = {{"rational", tracking}};
 constexpr Check residual_checks[] = {
     {"double", [](const LawCase& c) { return residual(Lab<double>{c}, Scalar<double>::unit); }},
@@ -454,6 +470,7 @@ constexpr Law kLaws[] = {
     {"neutral", "an input left out is its neutral value: alpha 1, beta 1, lambda 0, S_0 0", bitwise<neutral>},
     {"reduction", "lambda = 0, alpha = 1 or equal channels give the simpler rule", algebraic<reduction>},
     {"rescale", "k by c, beta by 1/c^2, v and lambda by c: the same outputs", bitwise<rescale>},
+    {"norm", "q and k brought to unit length inside or before: the same outputs", norm_checks},
     {"rotation", "S R^T, R k, R q: the same outputs, for decays that treat channels alike", algebraic<rotation>},
     {"repeat", "two runs are equal", bitwise<repeat>},
     {"contraction", "e_t = (1 - beta k.x) e~_t  (F89, F95)", algebraic<contraction>},

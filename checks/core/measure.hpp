@@ -2,6 +2,7 @@
 #pragma once
 #include "checks/core/compare.hpp"
 #include "checks/core/registry.hpp"
+#include "checks/mutants/mutants.hpp"
 
 namespace delta {
 
@@ -12,10 +13,17 @@ template <Ring T> const Form<T>* find_form(std::string_view id) {
   return nullptr;
 }
 
-/// Whether the form can compute this problem at all (chunkwise needs scalar decay, read after it).
+/// Whether the form of that name, or the mutant, has a chunk length.
+template <Ring T> bool is_chunked(std::string_view form) {
+  const Mutant<T>* m = find_mutant<T>(form);
+  return m ? m->chunked : find_form<T>(form)->chunked;
+}
+
+/// Whether the form can compute this problem at all (chunkwise needs scalar decay, read after it); of a mutant, whether
+/// its mistake can be made there.
 bool applies(const Rule& rule, std::string_view form, const Problem<double>& p);
 
-/// The problem through a form in scalar T. \param C chunk length
+/// The problem through a form, or through a mutant as if it were one, in scalar T. \param C chunk length
 template <Ring T> Result<T> compute(const Rule& rule, std::string_view form, Index C, const Problem<T>& p);
 
 /// The problem by the formula as its source prints it, in scalar T.

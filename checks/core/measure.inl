@@ -1,19 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "checks/core/measure.hpp"
+#include "checks/mutants/mutants.inl"
 #include "reference/core/random.hpp"
 #include "reference/gradient/gradient.hpp"
 #include "reference/scalars/convert.hpp"
 
 namespace delta {
 
+/// A kernel with that mistake: what it takes, computes with, computes and returns, as far as it is wrong there.
+template <Ring T> Result<T> compute_wrongly(const Rule& rule, const Mutant<T>& m, Index C, const Problem<T>& right) {
+  Problem<T> p = taken<T>(right, m.input);
+  if (m.scale) p.scale = m.scale(p.scale);
+  const auto once = [&] {
+    return run<T>(rule.info, rule.over<T>(), p, [&](Stream<T> s) {
+      if (m.stream) m.stream(s);
+      return m.form ? m.form(s, C) : recurrent<T>(s);
+    });
+  };
+  Result<T> out = once();
+  if (m.input.segment_leak && !p.shape.offsets.empty())
+    for (Index n = 1; n < p.shape.sequences(); ++n) {  // what a sequence leaves is what the next one starts from
+      const auto HV = static_cast<std::size_t>(p.shape.HV), before = static_cast<std::size_t>(n - 1) * HV;
+      p.S0.resize(out.size(), Mat<T>::Zero(p.shape.d_v, p.shape.d_k));
+      for (std::size_t j = 0; j < HV; ++j) p.S0[before + HV + j] = out[before + j].S;
+      out = once();
+    }
+  if (m.output)
+    for (Output<T>& lane : out) m.output(lane);
+  return out;
+}
+
 template <Ring T> Result<T> compute(const Rule& rule, std::string_view form, Index C, const Problem<T>& p) {
+  if (const Mutant<T>* m = find_mutant<T>(form)) return compute_wrongly<T>(rule, *m, C, p);
   const Form<T>& f = *find_form<T>(form);
-  return run<T>(rule.info, rule.over<T>(), p, [&](const Stream<T>& s) { return f.run(s, C); });
+  return run<T>(rule.info, rule.over<T>(), taken<T>(p, {}), [&](const Stream<T>& s) { return f.run(s, C); });
 }
 
 template <Ring T> Result<T> compute_paper(const Rule& rule, const Problem<T>& p) {
-  return run_paper<T>(rule.info, rule.over<T>(), p);
+  return run_paper<T>(rule.info, rule.over<T>(), taken<T>(p, {}));
 }
 
 template <Ring T> Problem<T> compute_gradient(const Rule& rule, const Problem<T>& p, const Result<T>& d) {

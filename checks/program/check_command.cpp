@@ -7,6 +7,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "checks/mutants/kills.hpp"
+#include "checks/mutants/mutants.hpp"
 #include "checks/program/options.hpp"
 #include "checks/report/check_report.hpp"
 
@@ -44,7 +46,10 @@ Selection selection(const CheckOptions& options) {
   for (std::string& r : what.rules)
     if (const Rule* rule = find_rule(r)) r = rule->info.id;
   require_known(what.rules, rule_names(), "rule");
-  require_known(what.forms, form_names(), "form");
+  std::vector<std::string> forms = form_names();  // a mutant is run as a form, if it is named
+  for (const Mutant<double>& m : mutants<double>())
+    if (std::ranges::find(what.forms, m.name()) != what.forms.end()) forms.push_back(m.name());
+  require_known(what.forms, forms, "form");
   require_known(what.families, names_of(families()), "family");
   require_known(what.scalars, scalar_names(), "scalar");
   require_known(what.laws, names_of(laws()), "law");
@@ -104,6 +109,8 @@ void list(bool json) {
   end("shapes");
   for (const Law& l : laws()) add(l.name, l.statement);
   end("laws");
+  for (const Mutant<double>& m : mutants<double>()) add(m.name(), m.what);
+  end("mutants");
   for (const Ratio& r : kRatios) add(r.id, std::string(r.formula) + "  " + std::string(r.meaning));
   end("ratios");
   if (json) std::cout << all.dump(1) << '\n';
@@ -129,6 +136,11 @@ std::string command(const CheckOptions& o) {
 
 int check_command(const CheckOptions& options) {
   if (options.list) return list(options.json), 0;
+  if (options.mutants) {
+    const std::vector<Kills> all = kills(options.selection.seed);
+    std::cout << kills_page(all);
+    return std::ranges::all_of(all, [](const Kills& k) { return k.failed > 0; }) ? 0 : 1;
+  }
   const Selection what = selection(options);
   if (!options.html.empty()) require_writable(options.html);
 

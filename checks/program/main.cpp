@@ -30,6 +30,9 @@ int main(int argc, char** argv) {
   c->add_flag("--full", check.selection.full, "every length and head shape of the sweep")->excludes("--quick");
   c->add_flag("--json", check.json, "one JSON document on standard output");
   c->add_option("--html", check.html, "also write a report to this file: one page that needs nothing else");
+  c->add_flag("--mutants", check.mutants, "which check kills each known mistake, as a page in Markdown")
+      ->excludes("--json", "--html", "--rule", "--form", "--family", "--scalar", "--shape", "--law", "--quick",
+                 "--full");
   c->add_flag("--list", check.list, "list what can be chosen, with its reason, and run nothing");
 
   delta::RulesOptions rules;

@@ -13,6 +13,7 @@ struct CheckOptions {
   std::string shape;  ///< as the table prints it
   std::string html;   ///< where a report is to go; empty: none
   bool json = false, list = false;
+  bool mutants = false;  ///< run the known mistakes as forms and print what kills each
 };
 
 struct RulesOptions {

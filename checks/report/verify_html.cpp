@@ -98,37 +98,26 @@ Html places(const Item& i) {
   return rows.empty() ? Html() : table("places", {{"place"}, {"tensor"}, {"where"}, {"want", "n"}, {"got", "n"}}, rows);
 }
 
-/// The wrong lines of a mistake, or of two: "a + b".
-std::vector<std::string> wrong_lines(const std::string& id) {
-  std::vector<std::string> lines;
-  for (std::size_t begin = 0; begin < id.size();) {
-    const std::size_t end = std::min(id.find(" + ", begin), id.size());
-    for (const Mutant& m : mutants())
-      if (m.id == id.substr(begin, end - begin)) {
-        lines.emplace_back(m.what);
-        break;
-      }
-    begin = end + 3;
-  }
-  return lines;
-}
-
 Html diagnosis(const Item& i) {
   const FileVerdict& v = i.v;
-  if (v.diagnosis.empty())
-    return v.verdict == Verdict::failed ? "p"_tag("Unknown: no known mistake reproduces this output."_html) : Html();
   Html out;
+  if (v.diagnosis.empty() && v.verdict == Verdict::failed)
+    out += "p"_tag("Unknown: no known mistake reproduces this output."_html);
   for (const Diagnosis& d : v.diagnosis) {
     Html lines;
     auto line = [&](const char* what, std::string_view formula) {
       lines += "span"_tag(text(what)) + "div"_tag("class", "formula-line")(math(formula));
     };
     if (const Rule* rule = find_rule(v.rule)) line("the rule", rule->info.formula);
-    for (const std::string& wrong : wrong_lines(d.id)) line("with the mistake", wrong);
+    for (const std::string& wrong : d.what) line("with the mistake", wrong);
     out += "div"_tag("class", "mistake")("strong"_tag(text(mistake_text(d))),
                                          text("  reproduces " + d.explains + " to " + figure(d.rel_error, "%.1e")),
                                          "div"_tag("class", "formulas")(lines));
   }
+  std::vector<Html> rows;
+  for (const Pattern& p : v.patterns)
+    rows.push_back("td"_tag("code"_tag(text(p.tensor))) + "td"_tag("class", "wrap")(text(p.text)));
+  if (!rows.empty()) out += table("where", {{"tensor"}, {"wrong there and nowhere else"}}, rows);
   return out;
 }
 

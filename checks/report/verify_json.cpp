@@ -48,6 +48,7 @@ Json to_json(const FileVerdict& v) {
   Json diagnosis = Json::array();
   for (const Diagnosis& d : v.diagnosis) {
     diagnosis.push_back({{"id", d.id},
+                         {"what", d.what},
                          {"explains", d.explains},
                          {"chunk", d.chunk ? Json(*d.chunk) : Json(nullptr)},
                          {"rel_error", number(d.rel_error)}});
@@ -64,6 +65,8 @@ Json to_json(const FileVerdict& v) {
   j["first_bad"] = place_json(v.first_bad);
   j["judge"] = {{"reference", v.judge.how}, {"against", v.judge.against}, {"error", by_tensor(&Judged::reference)}};
   j["diagnosis"] = diagnosis;
+  j["patterns"] = Json::array();
+  for (const Pattern& p : v.patterns) j["patterns"].push_back({{"tensor", p.tensor}, {"id", p.id}, {"text", p.text}});
   if (!v.notes.empty()) j["notes"] = v.notes;
   return j;
 }

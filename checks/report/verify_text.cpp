@@ -36,6 +36,7 @@ std::string place_text(const BadPlace& p) {
 
 std::string mistake_text(const Diagnosis& d) {
   return d.id + (d.factor ? " by " + figure(*d.factor, "%.4g") : "") +
+         (d.factor_is.empty() ? "" : " = " + d.factor_is) +
          (d.chunk ? " at chunks of " + std::to_string(*d.chunk) : "");
 }
 
@@ -53,11 +54,15 @@ std::string verify_text(const FileVerdict& v, const Terminal& terminal) {
   };
   if (v.first_bad) place("first bad", *v.first_bad);
   if (v.worst && v.verdict != Verdict::passed) place("worst", *v.worst);
-  for (const Diagnosis& d : v.diagnosis)
+  for (const Diagnosis& d : v.diagnosis) {
+    std::string lines;
+    for (const std::string& line : d.what) lines += (lines.empty() ? ": " : " and ") + line;
     s += terminal.field("looks like",
-                        mistake_text(d) + "  explains " + d.explains + " to " + figure(d.rel_error, "%.1e"));
+                        mistake_text(d) + lines + "  explains " + d.explains + " to " + figure(d.rel_error, "%.1e"));
+  }
   if (v.diagnosis.empty() && v.verdict == Verdict::failed)
     s += terminal.field("looks like", "unknown: no known mistake reproduces it");
+  for (const Pattern& p : v.patterns) s += terminal.field("where", p.tensor + ": " + p.text);
   s += terminal.field("expected", "from " + v.model);
   std::string judge = v.judge.how;
   for (const Judged& j : v.outputs)

@@ -39,19 +39,6 @@ template <Real T> T decay_of(double g) {
   }
 }
 
-/// x / sqrt(|x|^2 + eps), or what is mistaken for it
-template <Real T> void normalise(T* x, Index d, double eps, Norm how) {
-  using std::sqrt;
-  if (how == Norm::missing) return;
-  T n2 = T(0);
-  for (Index i = 0; i < d; ++i) n2 += x[i] * x[i];
-  T norm = sqrt(n2 + T(how == Norm::eps_on_mean ? eps * static_cast<double>(d) : eps));
-  if (how == Norm::eps_as_floor) norm = sqrt(n2) < T(eps) ? T(eps) : sqrt(n2);
-  if (norm == T(0)) return;
-  for (Index i = 0; i < d; ++i) x[i] = x[i] / norm;
-  if (how == Norm::twice) normalise(x, d, eps, Norm::as_asked);
-}
-
 std::string number_text(double x) {
   char s[32];
   std::snprintf(s, sizeof s, "%.6g", x);
@@ -231,11 +218,18 @@ void Subject::read_offsets() {
       fail("cu_seqlens has " + std::to_string(shape_.sequences()) + " sequences of " + std::to_string(shape_.HV) +
            " heads; expected at most " + std::to_string(kMostLanes) + " heads in all: store fewer sequences");
   }
-  const Shape& z = shape_;
   for (const char* name : {"initial_state", "final_state"})
-    if (const DumpTensor* s = dump_.find(name))
-      kv_ ? expect_shape(name, *s, {z.sequences(), z.HV, z.d_k, z.d_v}, "[N,HV,d_k,d_v] (state_layout kv)")
-          : expect_shape(name, *s, {z.sequences(), z.HV, z.d_v, z.d_k}, "[N,HV,d_v,d_k] (state_layout vk)");
+    if (const DumpTensor* s = dump_.find(name)) expect_state(name, *s);
+}
+
+void Subject::expect_state(const std::string& name, const DumpTensor& t) const {
+  const Shape& z = shape_;
+  const std::vector<Index> kv{z.sequences(), z.HV, z.d_k, z.d_v}, vk{z.sequences(), z.HV, z.d_v, z.d_k};
+  const char* letters = kv_ ? "[N,HV,d_k,d_v] (state_layout kv)" : "[N,HV,d_v,d_k] (state_layout vk)";
+  if (z.d_k != z.d_v && std::ranges::equal(t.shape, kv_ ? vk : kv))
+    fail("tensor '" + name + "' is stored " + (kv_ ? "[d_v,d_k]" : "[d_k,d_v]") + "; expected " + letters +
+         ", or pass --state-layout " + (kv_ ? "vk" : "kv"));
+  expect_shape(name, t, kv_ ? kv : vk, letters);
 }
 
 void Subject::check_gradients() {
@@ -250,12 +244,8 @@ void Subject::check_gradients() {
     else
       expect_shape(name, t, {z.B, z.T, z.HV}, "[B,T,HV]");
   };
-  const auto state = [&](const std::string& name, const DumpTensor& t) {
-    kv_ ? expect_shape(name, t, {z.sequences(), z.HV, z.d_k, z.d_v}, "[N,HV,d_k,d_v] (state_layout kv)")
-        : expect_shape(name, t, {z.sequences(), z.HV, z.d_v, z.d_k}, "[N,HV,d_v,d_k] (state_layout vk)");
-  };
   if (const DumpTensor* t = dump_.find("do")) expect_shape("do", *t, {z.B, z.T, z.HV, z.d_v}, "[B,T,HV,d_v]");
-  if (const DumpTensor* t = dump_.find("d_final_state")) state("d_final_state", *t);
+  if (const DumpTensor* t = dump_.find("d_final_state")) expect_state("d_final_state", *t);
   for (const std::string& name : kGradients) {
     const DumpTensor* t = dump_.find(name);
     if (!t) continue;
@@ -277,7 +267,7 @@ void Subject::check_gradients() {
       numbers(name, *t, dump_.find("g") ? "g" : "alpha", info.forget == Forget::per_channel ? z.d_k : 0,
               "[B,T,HV,d_k]");
     if (name == "dlambda") numbers(name, *t, "lambda", 0, "");
-    if (name == "d_initial_state") state(name, *t);
+    if (name == "d_initial_state") expect_state(name, *t);
     gradients_.push_back(name);
   }
 }
@@ -401,24 +391,20 @@ template <Real T> Problem<T> Subject::lane(Index n, Index j, const InputFault& f
   p.q = rows("q", z.H, key_head, z.d_k, 0, plain);
   p.k = rows("k", z.H, key_head, z.d_k, 0, plain);
   p.v = rows("v", z.HV, j, z.d_v, 0, plain);
-  if (l2norm_)
-    for (Index t = 0; t < length; ++t) {
-      normalise(p.k.at(0, t, 0), z.d_k, *l2norm_, fault.norm);
-      normalise(p.q.at(0, t, 0), z.d_k, *l2norm_, fault.norm == Norm::only_k ? Norm::missing : fault.norm);
-    }
   if (info.strength != Strength::no)
     p.beta = rows("beta", z.HV, j, info.strength == Strength::per_value ? z.d_v : 1, 1, plain);
   if (info.forget != Forget::no) {
     const Index cols = info.forget == Forget::per_channel ? z.d_k : 1;
     p.alpha = dump_.find("g") ? rows("g", z.HV, j, cols, 0, decay_of<T>) : rows("alpha", z.HV, j, cols, 1, plain);
   }
-  if (info.lambda && !fault.lambda_missing) p.lambda = rows("lambda", z.HV, j, 1, 0, plain);
+  if (info.lambda) p.lambda = rows("lambda", z.HV, j, 1, 0, plain);
   for (const Input& i : info.inputs)
     p.inputs.push_back(dump_.find(std::string(i.name))
                            ? rows(std::string(i.name), z.HV, j, z.width(i.extent), 0, plain, i.more ? z.n_h - 1 : 1)
                            : Tensor<T>());
   if (const DumpTensor* s = dump_.find("initial_state")) p.S0.push_back(state<T>(*s, n, j));
-  return p;
+  if (l2norm_) p.l2norm = T(*l2norm_);
+  return taken<T>(std::move(p), fault);
 }
 
 std::optional<Format> Subject::hidden_format() const {

@@ -7,7 +7,7 @@
 
 #include "checks/core/registry.hpp"
 #include "checks/dump/dump.hpp"
-#include "checks/mutants/mutants.hpp"
+#include "checks/mutants/input_fault.hpp"
 
 namespace delta {
 
@@ -64,6 +64,7 @@ class Subject {
   const DumpTensor& required(const std::string& name) const;
   void expect_shape(const std::string& name, const DumpTensor& t, const std::vector<Index>& want,
                     const char* letters) const;
+  void expect_state(const std::string& name, const DumpTensor& t) const;
   void read_layout(const DumpOptions& options);
   void read_offsets();
   void check_shapes();
@@ -84,17 +85,8 @@ class Subject {
 };
 
 /// Calls f(stream, channel) with each recurrence of a lane: one, or one per value channel (then d_v = 1).
-template <Real T, class F> void each_stream(const Rule& rule, const Problem<T>& p, F f) {
-  if (rule.info.strength != Strength::per_value) return f(stream<T>(rule.info, rule.over<T>(), p, 0, 0), Index{-1});
-  for (Index c = 0; c < p.shape.d_v; ++c) f(stream<T>(rule.info, rule.over<T>(), p, 0, 0, c), c);
-}
-
-/// Puts what such a recurrence returned where it belongs in the lane.
-inline void place(Output<double>& lane, const Output<double>& part, Index channel) {
-  if (channel < 0)
-    lane = part;
-  else
-    lane.O.col(channel) = part.O, lane.S.row(channel) = part.S;
+template <Real T, class F> void each_stream(const Rule& rule, const Problem<T>& lane, F f) {
+  each_stream<T>(rule.info, rule.over<T>(), lane, 0, 0, f);
 }
 
 }  // namespace delta

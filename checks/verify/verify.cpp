@@ -76,6 +76,7 @@ FileVerdict verify(const Dump& dump, const DumpOptions& options, int threads) {
     const auto [error, expected] = errors_by_lane(s, evidence.measured);
     v.diagnosis = diagnose(s, error, expected, threads);
   }
+  v.patterns = find_patterns(s, evidence.measured, v.diagnosis.empty(), threads);
   if (v.verdict == Verdict::failed || v.verdict == Verdict::marginal) {
     if (const std::optional<Format> f = s.hidden_format())
       v.notes.push_back("q, k and v hold only " + std::string(f->name) + " numbers: if the kernel took them as " +

@@ -7,6 +7,7 @@
 #include "checks/core/ratio.hpp"
 #include "checks/dump/dump.hpp"
 #include "checks/mutants/diagnosis.hpp"
+#include "checks/mutants/patterns.hpp"
 #include "checks/verify/measured.hpp"
 #include "checks/verify/portrait.hpp"
 #include "checks/verify/subject.hpp"
@@ -56,6 +57,7 @@ struct FileVerdict {
   std::vector<Dominant> dominant;    ///< of each output, for a kernel of that class
   std::optional<BadPlace> first_bad, worst;
   std::vector<Diagnosis> diagnosis;
+  std::vector<Pattern> patterns;  ///< where a failed output is wrong
   std::vector<std::string> notes;
   Portrait portrait;
 

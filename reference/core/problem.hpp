@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,8 @@ template <Ring T> struct Problem {
   std::vector<Tensor<T>> inputs;
   std::vector<Mat<T>> S0;  ///< [N * HV] of [d_v x d_k]; empty: 0
   T scale = T(1);          ///< multiplies q in the read-out only
+  /// eps, where q and k are still to be brought to unit length. No form does that: it needs a root.
+  std::optional<T> l2norm = {};
 
   /// Token t of sequence n as value head j sees it.
   Token<T> token(const RuleInfo& rule, Index n, Index j, Index t) const {
@@ -116,6 +119,7 @@ template <Ring T> struct Problem {
                    .inputs = {},
                    .S0 = {},
                    .scale = f(scale)};
+    if (l2norm) out.l2norm = f(*l2norm);
     for (const auto& i : inputs) out.inputs.push_back(i.template map<U>(f));
     for (const auto& S : S0) out.S0.push_back(S.unaryExpr(f).template cast<U>());
     return out;

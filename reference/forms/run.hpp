@@ -72,6 +72,20 @@ Stream<T> stream(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>& p,
   return s;
 }
 
+/// Calls use(stream, channel) with each recurrence of a lane: one that holds the whole state (channel -1), or, where
+/// the strength is per value channel, one for each row of it.
+template <Ring T, class F>
+void each_stream(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>& p, Index n, Index j, F use) {
+  if (rule.strength != Strength::per_value) return use(stream(rule, f, p, n, j), Index{-1});
+  for (Index c = 0; c < p.shape.d_v; ++c) use(stream(rule, f, p, n, j, c), c);
+}
+
+/// Puts what such a recurrence returned where it belongs in its lane.
+template <Ring T> void place(Output<T>& lane, const Output<T>& part, Index channel) {
+  lane.O.middleCols(std::max<Index>(channel, 0), part.O.cols()) = part.O;
+  lane.S.middleRows(std::max<Index>(channel, 0), part.S.rows()) = part.S;
+}
+
 /// Any rule, any form, any problem: every head of every sequence.
 template <Ring T>
 Result<T> run(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>& p,
@@ -79,16 +93,8 @@ Result<T> run(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>& p,
   Result<T> out;
   for (Index n = 0; n < p.shape.sequences(); ++n)
     for (Index j = 0; j < p.shape.HV; ++j) {
-      if (rule.strength != Strength::per_value) {
-        out.push_back(form(stream(rule, f, p, n, j)));
-        continue;
-      }
       Output<T> lane{Mat<T>(p.shape.length(n), p.shape.d_v), Mat<T>(p.shape.d_v, p.shape.d_k)};
-      for (Index c = 0; c < p.shape.d_v; ++c) {
-        const Output<T> row = form(stream(rule, f, p, n, j, c));
-        lane.O.col(c) = row.O;
-        lane.S.row(c) = row.S;
-      }
+      each_stream(rule, f, p, n, j, [&](const Stream<T>& s, Index channel) { place(lane, form(s), channel); });
       out.push_back(std::move(lane));
     }
   return out;

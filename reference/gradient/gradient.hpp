@@ -33,15 +33,12 @@ Problem<T> gradient(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>&
                     const AdjointForm<T>& adjoint_of) {
   Problem<T> g = p.template map<T>([](const T&) { return T(0); });
   g.S0.clear();
-  const bool per_value = rule.strength == Strength::per_value;
-  const Index rows = per_value ? 1 : p.shape.d_v;  // of a lane's state, in one stream
   for (Index n = 0; n < p.shape.sequences(); ++n)
     for (Index j = 0; j < p.shape.HV; ++j) {
       const Output<T>& lane = d[g.S0.size()];
       Mat<T> dS0(p.shape.d_v, p.shape.d_k);
-      for (Index r = 0; r < p.shape.d_v; r += rows) {
-        const Index channel = per_value ? r : -1;
-        const Stream<T> s = stream(rule, f, p, n, j, channel);
+      each_stream(rule, f, p, n, j, [&](const Stream<T>& s, Index channel) {
+        const Index r = std::max<Index>(channel, 0), rows = s.d_v();  // of the lane's state, in this stream
         const StreamAdjoint<T> a = adjoint_of(s, lane.O.middleCols(r, rows), lane.S.middleRows(r, rows));
         dS0.middleRows(r, rows) = a.S0;
         for (Index t = 0; t < s.tokens(); ++t) {
@@ -62,7 +59,7 @@ Problem<T> gradient(const RuleInfo& rule, const RuleOps<T>& f, const Problem<T>&
             else if (rule.inputs[i].neutral == Neutral::key)  // k stood in for it
               add<T>(g.k, b, at, h, 0, x.values.at(i));
         }
-      }
+      });
       g.S0.push_back(std::move(dS0));
     }
   return g;

@@ -7,6 +7,7 @@
 #include "checks/core/measure.hpp"
 #include "checks/dump/dump.hpp"
 #include "checks/verify/rounded_adjoint.hpp"
+#include "checks/verify/verify.hpp"
 #include "reference/gradient/gradient.hpp"
 
 namespace delta {
@@ -42,13 +43,17 @@ struct Call {
   Dtype inputs = Dtype::bf16, o = Dtype::bf16, state = Dtype::fp32;
 
   Dump dump(const Kernel& kernel) const {
-    const Shape& z = p.shape;
-    const double scale = p.scale;
     Problem<double> unscaled = p;
     unscaled.scale = 1;
-    const Result<double> result = run<double>(rule->info, rule->over<double>(), unscaled,
-                                              [&](const Stream<double>& s) { return kernel(s, scale); });
+    return dump(run<double>(rule->info, rule->over<double>(), unscaled,
+                            [&](const Stream<double>& s) { return kernel(s, p.scale); }));
+  }
 
+  /// What a form computes, or a mutant.
+  Dump dump_of(std::string_view form, Index C = 64) const { return dump(compute<double>(*rule, form, C, p)); }
+
+  Dump dump(const Result<double>& result) const {
+    const Shape& z = p.shape;
     Dump d{.file = "made"};
     auto add = [&](const char* name, const Tensor<double>& x, Dtype dtype) {
       if (x.empty()) return;
@@ -83,8 +88,12 @@ struct Call {
     if (!z.offsets.empty())
       d.add("cu_seqlens", Dtype::i32, {z.sequences() + 1}, std::vector<double>(z.offsets.begin(), z.offsets.end()));
     char text[32];
-    std::snprintf(text, sizeof text, "%.17g", scale);
+    std::snprintf(text, sizeof text, "%.17g", p.scale);
     d.metadata = {{"rule", std::string(rule->info.id)}, {"scale", text}, {"state_layout", "kv"}};
+    if (p.l2norm) {
+      std::snprintf(text, sizeof text, "%.17g", *p.l2norm);
+      d.metadata["qk_l2norm"] = text;
+    }
     return d;
   }
 
@@ -140,6 +149,14 @@ inline Call call(std::string_view rule = "gated_delta", std::string_view family 
                  Shape shape = {.B = 1, .T = 70, .H = 1, .HV = 2, .d_k = 16, .d_v = 12, .n_h = 2, .offsets = {}}) {
   const Rule& r = *find_rule(rule);
   return {&r, draw(r.info, *find_family(family), shape, seed)};
+}
+
+inline FileVerdict judged(const Dump& d) { return verify(d, {}, 2); }
+inline FileVerdict judged(const Call& c, const Kernel& k) { return judged(c.dump(k)); }
+
+/// One of the dumps of real and of mistaken kernels.
+inline FileVerdict of_file(const std::string& file) {
+  return verify_file(DELTAREF_DUMPS "/" + file + ".safetensors", {}, 2);
 }
 
 /// Changes some elements of a tensor of a dump.
