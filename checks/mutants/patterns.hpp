@@ -13,7 +13,7 @@ namespace delta {
 struct Pattern {
   std::string tensor;  ///< "o", "final_state", "dq", ...
   std::string id;      ///< "sequences", "heads", "tokens", "channels" (of a state: "value-channels", "key-channels");
-                       ///< "repeats"
+                       ///< "repeats"; tokens are counted from the start of their sequence
   std::string text;    ///< in words: "only heads >= 2"
 };
 
