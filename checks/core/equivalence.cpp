@@ -121,6 +121,21 @@ class Case {
     return row;
   }
 
+  /// The recurrence in double, by which dumps are judged, against balls.
+  Row proved() {
+    Row row = blank("recurrent", "double", "proof");
+    row.against = "ball";
+    const bool equality = family_.judge == Judge::equality;
+    const Expected e = equality ? Expected{0, 0} : expected("recurrent", kFp64.p);  // in units of u
+    const double u = kFp64.unit();
+    if (!(std::max(e.o, e.state) * u < kIllPosed)) {
+      row.verdict = Verdict::untrusted, row.ratio = NAN, row.reason = "ill-posed in this precision";
+      return row;
+    }
+    certify(row, rule_, p_, compute<double>(rule_, "recurrent", size_.C, p_), {e.o * u, e.state * u});
+    return row;
+  }
+
   Row skipped(std::string_view form, std::string_view scalar, std::string_view reason) const {
     Row row = blank(form, scalar, "ratio");
     row.reason = reason;
@@ -223,15 +238,15 @@ void in_order(std::size_t n, const std::function<R(std::size_t)>& work,
   }
 }
 
-/// One unit of work: a case, or the laws of a rule on a family.
+/// One unit of work: a case, the laws of a rule on a family, or the proof of a case.
 struct Job {
   const Rule* rule;
   const Family* family;
   Size size;
-  bool laws = false;
+  bool laws = false, proof = false;
   /// Which scalars: all of them, those that a row of the sweep adds something in, those that are fast enough for a
   /// large size, or the prime field for the size that kernels use.
-  enum { all, sweep, large, gf61 } scalars = all;
+  enum Scalars { all, sweep, large, gf61 } scalars = all;
 };
 
 /// The forms that a selection runs: all of them, or those that it names, and mutants only by name.
@@ -294,6 +309,7 @@ std::vector<Row> run_laws(const Selection& what, const Job& job) {
 std::vector<Job> jobs(const Selection& what) {
   std::vector<Job> out;
   const Size base = Size::parse(what.quick ? kQuickSize : kBaseSize);
+  const bool prove = what.prove && chosen(what.forms, "recurrent") && chosen(what.scalars, "double");
   std::size_t turn = 0;
   for (const Rule* rule : rules()) {
     for (const Family& family : families()) {
@@ -303,22 +319,27 @@ std::vector<Job> jobs(const Selection& what) {
       auto at = [&](const Size& z) { return family.at ? family.at(z) : z; };
       const bool first = &family == families().data();
       if (what.size) {
-        out.push_back({rule, &family, *what.size, !what.laws.empty()});
+        out.push_back({.rule = rule, .family = &family, .size = *what.size, .laws = !what.laws.empty()});
+        if (prove) out.push_back({.rule = rule, .family = &family, .size = *what.size, .proof = true});
         continue;
       }
       if (what.laws.empty()) {
-        out.push_back({rule, &family, at(base)});
+        out.push_back({.rule = rule, .family = &family, .size = at(base)});
+        if (prove) out.push_back({.rule = rule, .family = &family, .size = at(Size::parse(kQuickSize)), .proof = true});
         for (std::size_t i = 0; i < sweep().size() && !what.quick; ++i)
           if (what.full || i == row)
-            out.push_back({rule, &family, at(Size::parse(sweep()[i].size)), false,
-                           sweep()[i].large ? Job::large
-                           : what.full      ? Job::all
-                                            : Job::sweep});
-        if (first && !what.quick) out.push_back({rule, &family, Size::parse(kRealSize), false, Job::gf61});
+            out.push_back({.rule = rule,
+                           .family = &family,
+                           .size = at(Size::parse(sweep()[i].size)),
+                           .scalars = sweep()[i].large ? Job::large
+                                      : what.full      ? Job::all
+                                                       : Job::sweep});
+        if (first && !what.quick)
+          out.push_back({.rule = rule, .family = &family, .size = Size::parse(kRealSize), .scalars = Job::gf61});
       }
       const bool usual = first || family.name == "alpha_zero" || family.name == "repeated_keys";
       if (usual || what.full || !what.laws.empty() || !what.families.empty())
-        out.push_back({rule, &family, base, true});
+        out.push_back({.rule = rule, .family = &family, .size = base, .laws = true});
     }
   }
   return out;
@@ -338,6 +359,16 @@ Expected expected_error(const Rule& rule, std::string_view form, Index C, const 
   }
   constexpr double few_draws = 2, last_rounding = 1;
   return {few_draws * largest.o + last_rounding, few_draws * largest.state + last_rounding};
+}
+
+void certify(Row& row, const Rule& rule, const Problem<double>& p, const Result<double>& got, const Expected& bound) {
+  row.proof = prove(rule, p, got), row.bound = bound;
+  row.ratio = 0;
+  for (const Proved& t : row.proof.outputs)
+    row.ratio = std::max(row.ratio, ratio_of(t.error.upper, row.bound_of(t.tensor)));
+  row.verdict = row.proof.sharp ? judge(row.ratio) : Verdict::untrusted;
+  if (!row.proof.sharp) row.reason = "no number of bits made the balls small";
+  if (row.verdict == Verdict::failed) row.reason = "the proved error is beyond its bound";
 }
 
 bool applies(const Rule& rule, std::string_view form, const Problem<double>& p) {
@@ -378,7 +409,12 @@ void check_equivalence(const Selection& what, const std::function<void(const Row
                        const std::function<void(std::size_t, std::size_t)>& progress) {
   const std::vector<Job> all = jobs(what);
   in_order<std::vector<Row>>(
-      all.size(), [&](std::size_t i) { return all[i].laws ? run_laws(what, all[i]) : run_case(what, all[i]); },
+      all.size(),
+      [&](std::size_t i) {
+        const Job& job = all[i];
+        if (job.proof) return std::vector<Row>{Case(*job.rule, *job.family, job.size, what.seed).proved()};
+        return job.laws ? run_laws(what, job) : run_case(what, job);
+      },
       [&](std::size_t i, std::vector<Row> rows) {
         for (const Row& r : rows) report(r);
         if (progress) progress(i + 1, all.size());

@@ -11,22 +11,27 @@
 #include "checks/core/laws.hpp"
 #include "checks/core/ratio.hpp"
 #include "checks/core/registry.hpp"
+#include "checks/proof/proof.hpp"
 
 namespace delta {
 
 /// One comparison of the equivalence table.
 struct Row {
   std::string rule, form;
-  std::string against;  ///< "paper", the formula as printed, or "law: NAME"
+  std::string against;  ///< "paper", the formula as printed, "law: NAME", or "ball", an enclosure of the exact result
   std::string scalar, family, shape;
-  std::string kind;  ///< "exact" or "ratio"
+  std::string kind;  ///< "exact", "ratio" or "proof"
   double ratio = 0;  ///< worst of output and state; 0 for an exact row that holds
   Verdict verdict = Verdict::skipped;
   std::uint64_t seed = 0;
   std::string reason;  ///< why it was skipped or not trusted, or what is wrong
   std::string where;   ///< of a failure: first bad token and worst element
+  Proof proof;         ///< of a proof: what is known of the error ...
+  Expected bound;      ///< ... and what it must not exceed
 
-  bool of_law() const { return against != "paper"; }
+  bool of_law() const { return against.starts_with("law: "); }
+  bool of_proof() const { return kind == "proof"; }
+  double bound_of(std::string_view tensor) const { return tensor == "o" ? bound.o : bound.state; }
   std::string law() const { return against.substr(std::string_view("law: ").size()); }  ///< \pre of_law()
 };
 
@@ -40,6 +45,7 @@ struct Selection {
   std::vector<std::string> laws;  ///< if given, these laws and nothing else
   std::optional<Size> size;       ///< if given, this size and nothing else
   bool quick = false, full = false;
+  bool prove = false;  ///< also prove the errors of the recurrence in double, at the quick size
   std::uint64_t seed = 1;
 };
 
@@ -65,6 +71,10 @@ void check_equivalence(const Selection& what, const std::function<void(const Row
 /// `check_equivalence` calls a case ill-posed where E u is not below 0.1.
 Expected expected_error(const Rule& rule, std::string_view form, Index C, const Problem<double>& p,
                         const Result<DoubleDouble>& exact, int bits);
+
+/// Holds a result in double against balls: its error is proved, and must be within `bound`. The ratio of the row is the
+/// upper bound of the error over that, of o or of the state, whichever is larger.
+void certify(Row& row, const Rule& rule, const Problem<double>& p, const Result<double>& got, const Expected& bound);
 
 /// A bound on the chance that a wrong formula passes one comparison at a random point of GF(2^61 - 1).
 double schwartz_zippel(const Size& size);

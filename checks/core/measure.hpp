@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <map>
+#include <string>
+#include <vector>
+
 #include "checks/core/compare.hpp"
 #include "checks/core/registry.hpp"
 #include "checks/mutants/mutants.hpp"
@@ -32,6 +36,14 @@ template <Ring T> Result<T> compute_paper(const Rule& rule, const Problem<T>& p)
 /// The gradient of sum <dO, O> + <dS, S> with respect to every tensor of the problem, in scalar T.
 /// \param d  dO and dS of each lane   \pre rule.has_gradient()
 template <Ring T> Problem<T> compute_gradient(const Rule& rule, const Problem<T>& p, const Result<T>& d);
+
+/// What a form shows on its way, rounded to double: by name, then for each recurrence in order (a lane, or a value
+/// channel of one), then for each chunk, micro-step or leaf.
+using Intermediates = std::map<std::string, std::vector<std::vector<Mat<double>>>>;
+
+/// The same as `compute`, keeping what the form shows. `L_inverse` and the like are \f$ (I + L)^{-1} \f$.
+template <Ring T>
+Result<T> compute_watched(const Rule& rule, std::string_view form, Index C, const Problem<T>& p, Intermediates& shown);
 
 /// The same problem in scalar T, element by element.
 template <Ring T> Problem<T> over(const Problem<double>& p);

@@ -37,6 +37,39 @@ template <Ring T> Result<T> compute(const Rule& rule, std::string_view form, Ind
   return run<T>(rule.info, rule.over<T>(), taken<T>(p, {}), [&](const Stream<T>& s) { return f.run(s, C); });
 }
 
+template <Ring T>
+Result<T> compute_watched(const Rule& rule, std::string_view form, Index C, const Problem<T>& p, Intermediates& shown) {
+  std::size_t streams = 0;
+  auto show = [&](const char* name, const Mat<T>& M) {
+    std::vector<std::vector<Mat<double>>>& of = shown[name];
+    of.resize(streams);
+    of.back().push_back(M.unaryExpr([](const T& x) { return convert<double>(x) + 0.0; }).template cast<double>());
+  };
+  auto inverse = [](const Mat<T>& L) { return solve_unit_lower<T>(L, Mat<T>::Identity(L.rows(), L.rows())); };
+  if (find_mutant<T>(form)) return compute<T>(rule, form, C, p);  // a wrong form shows nothing
+  const Result<T> result = run<T>(rule.info, rule.over<T>(), taken<T>(p, {}), [&](const Stream<T>& s) {
+    ++streams;
+    if (form == "chunkwise")
+      return chunkwise<T>(s, C, [&](const Chunk<T>& c) {
+        show("gamma", c.gamma), show("H", c.H), show("L", c.L), show("L_g", c.L_g);
+        show("L_inverse", inverse(c.L)), show("L_g_inverse", inverse(c.L_g));
+        show("W", c.W), show("U", c.U), show("Z", c.Z), show("S", c.S);
+      });
+    if (form == "one_solve")
+      return one_solve<T>(s, C, [&](const OneSolve<T>& c) {
+        show("L", c.L), show("L_inverse", inverse(c.L)), show("P_bar", c.P_bar), show("U", c.U), show("Z", c.Z);
+        show("Y_out", c.Y_out), show("A", c.A), show("Q_in", c.Q_in), show("S", c.S);
+      });
+    if (form == "parallel") return parallel<T>(s, [&](const Parallel<T>& c) { show("A", c.A), show("Q_in", c.Q_in); });
+    if (form == "scan") return scan<T>(s, C, [&](const Affine<T>& a) { show("A", a.A), show("U", a.U); });
+    return recurrent<T>(s, [&](const MicroStepTrace<T>& c) {
+      show("e_prior", c.e_prior), show("e_posterior", c.e_posterior), show("S", c.S);
+    });
+  });
+  for (auto& [name, of] : shown) of.resize(streams);  // the last sequences may be empty
+  return result;
+}
+
 template <Ring T> Result<T> compute_paper(const Rule& rule, const Problem<T>& p) {
   return run_paper<T>(rule.info, rule.over<T>(), taken<T>(p, {}));
 }

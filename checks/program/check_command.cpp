@@ -11,6 +11,7 @@
 #include "checks/mutants/mutants.hpp"
 #include "checks/program/options.hpp"
 #include "checks/report/check_report.hpp"
+#include "checks/vectors/case.hpp"
 
 namespace delta {
 namespace {
@@ -41,26 +42,6 @@ void require_known(const std::vector<std::string>& names, const std::vector<std:
     }
 }
 
-Selection selection(const CheckOptions& options) {
-  Selection what = options.selection;
-  for (std::string& r : what.rules)
-    if (const Rule* rule = find_rule(r)) r = rule->info.id;
-  require_known(what.rules, rule_names(), "rule");
-  std::vector<std::string> forms = form_names();  // a mutant is run as a form, if it is named
-  for (const Mutant<double>& m : mutants<double>())
-    if (std::ranges::find(what.forms, m.name()) != what.forms.end()) forms.push_back(m.name());
-  require_known(what.forms, forms, "form");
-  require_known(what.families, names_of(families()), "family");
-  require_known(what.scalars, scalar_names(), "scalar");
-  require_known(what.laws, names_of(laws()), "law");
-  if (!options.shape.empty()) try {
-      what.size = Size::parse(options.shape);
-    } catch (const std::invalid_argument& e) {
-      throw UsageError(e.what());
-    }
-  return what;
-}
-
 std::string pad(std::string s, std::size_t width, bool left = false) {
   if (s.size() < width) s.insert(left ? s.size() : 0, width - s.size(), ' ');
   return s;
@@ -74,6 +55,11 @@ Json to_json(const Row& r) {
   if (!r.reason.empty()) j["reason"] = r.reason;
   if (!r.where.empty()) j["where"] = r.where;
   if (r.verdict == Verdict::failed) j["repro"] = reproducer(r);
+  if (r.of_proof() && r.verdict != Verdict::untrusted) {
+    for (const Proved& t : r.proof.outputs)
+      j["proof"][t.tensor] = {{"lower", t.error.lower}, {"upper", t.error.upper}, {"bound", r.bound_of(t.tensor)}};
+    j["proof"]["bits"] = r.proof.bits;
+  }
   return j;
 }
 
@@ -129,10 +115,30 @@ std::string command(const CheckOptions& o) {
          (o.selection.quick  ? " --quick"
           : o.selection.full ? " --full"
                              : "") +
-         " --seed " + std::to_string(o.selection.seed);
+         (o.selection.prove ? " --prove" : "") + " --seed " + std::to_string(o.selection.seed);
 }
 
 }  // namespace
+
+Selection selection(const CheckOptions& options) {
+  Selection what = options.selection;
+  for (std::string& r : what.rules)
+    if (const Rule* rule = find_rule(r)) r = rule->info.id;
+  require_known(what.rules, rule_names(), "rule");
+  std::vector<std::string> forms = form_names();  // a mutant is run as a form, if it is named
+  for (const Mutant<double>& m : mutants<double>())
+    if (std::ranges::find(what.forms, m.name()) != what.forms.end()) forms.push_back(m.name());
+  require_known(what.forms, forms, "form");
+  require_known(what.families, names_of(families()), "family");
+  require_known(what.scalars, scalar_names(), "scalar");
+  require_known(what.laws, names_of(laws()), "law");
+  if (!options.shape.empty()) try {
+      what.size = Size::parse(options.shape);
+    } catch (const std::invalid_argument& e) {
+      throw UsageError(e.what());
+    }
+  return what;
+}
 
 int check_command(const CheckOptions& options) {
   if (options.list) return list(options.json), 0;
@@ -142,6 +148,7 @@ int check_command(const CheckOptions& options) {
     return std::ranges::all_of(all, [](const Kills& k) { return k.failed > 0; }) ? 0 : 1;
   }
   const Selection what = selection(options);
+  if (what.prove) require_balls();
   if (!options.html.empty()) require_writable(options.html);
 
   const auto start = std::chrono::steady_clock::now();
@@ -160,9 +167,12 @@ int check_command(const CheckOptions& options) {
       [&](const Row& r) {
         summary.add(r);
         if (options.json) rows.push_back(to_json(r));
-        if (options.json || r.verdict != Verdict::failed) return;
+        if (r.verdict != Verdict::failed || ++failures > 20) return;
+        const std::string dump = options.dump.empty() ? "" : write_case(r, options.dump);
+        if (options.json) return;
         clear();
-        if (++failures <= 20) std::cout << failure_text(r, terminal);
+        std::cout << failure_text(r, terminal);
+        if (!dump.empty()) std::cout << terminal.field("dump", dump);
       },
       [&](std::size_t done, std::size_t all) {
         if (!tty || seconds() < 2) return;

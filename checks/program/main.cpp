@@ -28,6 +28,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   c->add_flag("--quick", check.selection.quick, "one small shape");
   c->add_flag("--full", check.selection.full, "every length and head shape of the sweep")->excludes("--quick");
+  c->add_flag("--prove", check.selection.prove,
+              "also prove that the double reference is right, at the quick size (needs Arb)");
+  c->add_option("--dump", check.dump, "a directory that gets a dump of each case that failed, of twenty at most");
   c->add_flag("--json", check.json, "one JSON document on standard output");
   c->add_option("--html", check.html, "also write a report to this file: one page that needs nothing else");
   c->add_flag("--mutants", check.mutants, "which check kills each known mistake, as a page in Markdown")
@@ -49,10 +52,31 @@ int main(int argc, char** argv) {
   v->add_flag("--json", verify.json, "one JSON document on standard output");
   v->add_option("--html", verify.html, "also write a report to this file: one page that needs nothing else");
 
+  v->add_flag("--prove", verify.prove, "also prove the errors: the exact result is enclosed in balls (needs Arb)");
+
+  delta::VectorsOptions vectors;
+  CLI::App* w = app.add_subcommand("vectors", "writes test vectors: inputs, exact outputs, gradients, intermediates");
+  CLI::Option* out = w->add_option("--out", vectors.out, "the directory to write them and their manifest to");
+  w->add_option("--check", vectors.check, "a directory whose files are held against their manifest")->excludes(out);
+
+  delta::ReproOptions repro;
+  CLI::App* p = app.add_subcommand("repro", "replays one case of the table, as a failure names it");
+  p->add_option("--rule", repro.rule, "its rule")->required();
+  p->add_option("--form", repro.form, "its form")->required();
+  p->add_option("--family", repro.family, "its family of inputs")->required();
+  p->add_option("--shape", repro.shape, "its shape, as the table prints it")->required();
+  p->add_option("--scalar", repro.scalar, "its scalar")->required();
+  p->add_option("--seed", repro.seed, "its seed")->capture_default_str();
+  p->add_option("--law", repro.law, "the law, if it is one that was broken");
+  p->add_flag("--prove", repro.prove, "the proof of the case as well (needs Arb)");
+  p->add_option("--dump", repro.dump, "a directory that gets the case as a dump for verify, with its intermediates");
+
   try {
     app.parse(argc, argv);
     const int status = *c   ? delta::check_command(check)
                        : *r ? delta::rules_command(rules)
+                       : *w ? delta::vectors_command(vectors)
+                       : *p ? delta::repro_command(repro)
                             : delta::verify_command(verify);
     // A verdict that could not be written is none.
     if (!std::cout.flush() || std::fflush(stdout) != 0)
@@ -63,7 +87,7 @@ int main(int argc, char** argv) {
     const std::vector<std::string> rest = app.remaining();
     const bool unknown = app.get_subcommands().empty() && !rest.empty();
     std::cerr << "deltaref: " << (unknown ? "unknown command '" + rest[0] + "'" : std::string(e.what()))
-              << (app.get_subcommands().empty() ? "; expected check, verify or rules" : "") << "; try "
+              << (app.get_subcommands().empty() ? "; expected check, repro, rules, vectors or verify" : "") << "; try "
               << delta::called_as() << " --help\n";
     return 2;
   } catch (const delta::UsageError& e) {

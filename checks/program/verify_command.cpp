@@ -5,6 +5,7 @@
 #include "checks/core/parallel_for.hpp"
 #include "checks/program/options.hpp"
 #include "checks/report/verify_report.hpp"
+#include "checks/verify/prove.hpp"
 
 namespace delta {
 namespace {
@@ -16,18 +17,20 @@ std::string options_of(const VerifyOptions& o) {
     if (!value.empty()) s += std::string(" ") + name + " " + shell_word(value);
   };
   add("--rule", o.dump.rule), add("--scale", o.dump.scale), add("--state-layout", o.dump.state_layout);
-  return s + (o.strict ? " --strict" : "");
+  return s + (o.strict ? " --strict" : "") + (o.prove ? " --prove" : "");
 }
 
 }  // namespace
 
 int verify_command(const VerifyOptions& options) {
+  if (options.prove) require_balls();
   if (!options.html.empty()) require_writable(options.html);
   int status = 0;
   std::vector<FileVerdict> all;
   const Terminal terminal = Terminal::standard_output();
   for (const std::string& file : options.files) {
-    const FileVerdict v = verify_file(file, options.dump, cores());
+    FileVerdict v = verify_file(file, options.dump, cores());
+    if (options.prove) prove_errors(v, options.dump, cores());
     if (v.unreadable) {
       std::cerr << "deltaref: " << v.reason << '\n';
       status = 2;

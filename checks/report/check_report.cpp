@@ -31,11 +31,20 @@ std::string Cell::text() const {
   return s;
 }
 
+void Certificate::add(const Row& r) {
+  if (r.verdict == Verdict::untrusted) return;
+  cases += 1, certified += r.verdict != Verdict::failed;
+  for (const Proved& t : r.proof.outputs)
+    if (const double x = ratio_of(t.error.upper, r.bound_of(t.tensor)); !(x <= ratio))
+      ratio = x, error = t.error, bound = r.bound_of(t.tensor), family = r.family;
+}
+
 void CheckSummary::add(const Row& r) {
   ++count[r.verdict];
   if (r.verdict == Verdict::skipped || r.verdict == Verdict::untrusted) ++skipped[r.reason];
   if (r.verdict == Verdict::failed && failures.size() < 50) failures.push_back(r);
   if (r.of_law()) return laws[r.law()].add(r);
+  if (r.of_proof()) return proofs[r.rule].add(r);
   if (r.scalar == "gf61" && r.verdict == Verdict::passed)
     chance = std::max(chance, schwartz_zippel(Size::parse(r.shape)));
   table[{r.rule, r.form}][r.scalar].add(r);
@@ -49,9 +58,9 @@ bool CheckSummary::ran() const {
 bool CheckSummary::passed() const { return ran() && counted(Verdict::failed) == 0; }
 
 std::string reproducer(const Row& r) {
-  std::string s = called_as() + " check --rule " + r.rule + " --form " + r.form + " --family " + r.family +
+  std::string s = called_as() + " repro --rule " + r.rule + " --form " + r.form + " --family " + r.family +
                   " --shape " + r.shape + " --scalar " + r.scalar + " --seed " + std::to_string(r.seed);
-  return r.of_law() ? s + " --law " + r.law() : s;
+  return r.of_law() ? s + " --law " + r.law() : r.of_proof() ? s + " --prove" : s;
 }
 
 // ---------------------------------------------------------------- for a terminal
@@ -97,22 +106,44 @@ TextTable law_table(const CheckSummary& s) {
   return t;
 }
 
+/// What is proved of the double reference, one rule a line.
+TextTable proof_table(const CheckSummary& s) {
+  TextTable t{.columns = {{"double against balls", false},
+                          {"certified"},
+                          {"error proved below"},
+                          {"bound E u"},
+                          {"error / bound"},
+                          {"worst on", false}}};
+  auto figure = [](const char* format, double x) {
+    char text[40];
+    std::snprintf(text, sizeof text, format, x);
+    return std::string(text);
+  };
+  for (const auto& [rule, c] : s.proofs)
+    t.rows.push_back({rule, std::to_string(c.certified) + "/" + std::to_string(c.cases),
+                      figure("%.4e", c.error.upper * (1 + 1e-4)), figure("%.2e", c.bound), figure("%.3f", c.ratio),
+                      c.family});
+  return t;
+}
+
 }  // namespace
 
 std::string failure_text(const Row& r, const Terminal& terminal) {
   std::string s;
   for (const std::string& part : {r.rule, r.form, r.scalar, r.family, r.shape}) s += (s.empty() ? "" : " ") + part;
   char ratio[40] = "";
-  if (r.kind == "ratio") std::snprintf(ratio, sizeof ratio, "ratio %.3g > %g  ", r.ratio, kFailed);
+  if (r.kind != "exact") std::snprintf(ratio, sizeof ratio, "ratio %.3g > %g  ", r.ratio, kFailed);
   s += std::string("  ") + ratio + (r.of_law() ? r.against + ", " : "") + r.reason;
   std::string out = terminal.verdict("failed") + terminal.item("        ", s).substr(6);
   if (!r.where.empty()) out += terminal.field("where", r.where);
-  return out + terminal.field("repro", reproducer(r));
+  const std::string repro = reproducer(r);
+  return out + Terminal{.width = repro.size() + 100}.field("repro", repro);  // in one line, to be copied
 }
 
 std::string check_text(const CheckSummary& s, const Terminal& terminal) {
   std::string out = equivalence_table(s).text(terminal.width);
   if (!s.laws.empty()) out += (s.table.empty() ? "" : "\n") + law_table(s).text(terminal.width);
+  if (!s.proofs.empty()) out += "\n" + proof_table(s).text(terminal.width);
   auto legend = [&](const std::string& begin, const std::string& says) { out += terminal.item(begin, says); };
   out += '\n';
   legend("=  ", "equal to the printed formula, exactly, on every input");
@@ -129,6 +160,8 @@ std::string check_text(const CheckSummary& s, const Terminal& terminal) {
   legend("   ", number);
   for (const Ratio& r : kRatios)
     legend("   ", std::string(r.id) + " = " + std::string(r.formula) + ", " + std::string(r.meaning));
+  if (!s.proofs.empty())
+    legend("   ", "certified: the recurrence in double lies within the bound of the exact result, which balls enclose");
   legend("-  ", "does not apply");
   legend("?  ", "every case is ill-posed in that precision");
   for (const auto& [reason, n] : s.skipped) {

@@ -25,11 +25,23 @@ struct Cell {
   std::string text() const;
 };
 
+/// What is proved of the recurrence in double under one rule.
+struct Certificate {
+  int cases = 0, certified = 0;
+  double ratio = -1;  ///< the largest, and the error and the bound that made it
+  Bounds error;
+  double bound = 0;
+  std::string family;
+
+  void add(const Row& r);
+};
+
 /// What `check` found, row by row; every report of it is a function of this.
 struct CheckSummary {
   std::map<std::pair<std::string, std::string>, std::map<std::string, Cell>> table;  ///< rule, form; scalar
   std::map<std::string, std::map<std::string, Cell>> families;                       ///< family; scalar
   std::map<std::string, Cell> laws;
+  std::map<std::string, Certificate> proofs;  ///< rule
   std::map<Verdict, int> count;
   std::map<std::string, int> skipped;  ///< reason and how often, of skipped and untrusted rows
   std::vector<Row> failures;           ///< the first fifty
@@ -42,7 +54,7 @@ struct CheckSummary {
   bool passed() const;  ///< whether some were, and none failed
 };
 
-/// The command that runs one row alone.
+/// The command that runs one row alone, with nothing to add.
 std::string reproducer(const Row& r);
 
 std::string failure_text(const Row& r, const Terminal& terminal);

@@ -25,6 +25,20 @@ Json place_json(const std::optional<BadPlace>& p) {
           {"got", std::isfinite(p->got) ? Json(p->got) : Json(std::to_string(p->got))}};
 }
 
+Json proof_json(const Proof& proof) {
+  Json j = Json::object();
+  for (const Proved& p : proof.outputs)
+    j[p.tensor] = {{"lower", number(p.error.lower)},
+                   {"upper", number(p.error.upper)},
+                   {"elements", p.elements},
+                   {"rounded", p.rounded},
+                   {"not_rounded", p.not_rounded}};
+  j["lanes"] = proof.lanes, j["of_lanes"] = proof.of_lanes;
+  j["tokens"] = proof.tokens, j["of_tokens"] = proof.of_tokens;
+  j["bits"] = proof.bits, j["sharp"] = proof.sharp;
+  return j;
+}
+
 Json to_json(const FileVerdict& v) {
   Json j{{"file", v.file}};
   if (v.unreadable) {
@@ -67,6 +81,7 @@ Json to_json(const FileVerdict& v) {
   j["diagnosis"] = diagnosis;
   j["patterns"] = Json::array();
   for (const Pattern& p : v.patterns) j["patterns"].push_back({{"tensor", p.tensor}, {"id", p.id}, {"text", p.text}});
+  if (v.proof) j["proof"] = proof_json(*v.proof);
   if (!v.notes.empty()) j["notes"] = v.notes;
   return j;
 }

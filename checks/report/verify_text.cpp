@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "checks/report/verify_report.hpp"
+#include "checks/verify/prove.hpp"
 
 namespace delta {
 namespace {
@@ -68,6 +69,8 @@ std::string verify_text(const FileVerdict& v, const Terminal& terminal) {
   for (const Judged& j : v.outputs)
     judge += (&j == v.outputs.data() ? "; differs by " : ", ") + figure(j.reference, "%.1e") + " (" + j.tensor + ")";
   s += terminal.field("judge", judge + " from " + v.judge.against);
+  if (v.proof)
+    for (const std::string& line : proof_lines(*v.proof)) s += terminal.field("proved", line);
   for (const std::string& n : v.notes) s += terminal.field("note", printable(n));
   return s;
 }

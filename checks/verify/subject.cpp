@@ -6,6 +6,11 @@
 #include <cstdlib>
 #include <set>
 
+#include "checks/proof/have_arb.hpp"
+#if DELTAREF_HAVE_ARB
+#include "reference/scalars/ball.hpp"
+#endif
+
 namespace delta {
 namespace {
 
@@ -35,7 +40,8 @@ template <Real T> T decay_of(double g) {
     const auto hi = static_cast<double>(e);
     return {hi, static_cast<double>(e - hi)};
   } else {
-    return T(std::exp(g));
+    using std::exp;
+    return exp(T(g));
   }
 }
 
@@ -92,8 +98,9 @@ Subject::Subject(const Dump& dump, const DumpOptions& options) : dump_(dump) {
   for (const char* t : {"k", "v"})
     if (const Format& f = format(dump_.find(t)->dtype); f.p < operands_.p) operands_ = f;
   for (const auto& [name, t] : dump_.tensors) {
+    const bool intermediate = name.find('.') != std::string::npos;  // FORM.NAME came with the inputs
     const bool known =
-        kInputs.contains(name) || kOutputs.contains(name) || kGivenGradients.contains(name) ||
+        intermediate || kInputs.contains(name) || kOutputs.contains(name) || kGivenGradients.contains(name) ||
         std::ranges::find(kGradients, name) != kGradients.end() ||
         std::ranges::find(rule_->info.inputs, std::string_view(name), &Input::name) != rule_->info.inputs.end();
     if (!known)
@@ -489,5 +496,8 @@ std::map<std::string, Mat<double>> Subject::gradient_tensors(const Problem<doubl
 
 template Problem<double> Subject::lane<double>(Index, Index, const InputFault&) const;
 template Problem<DoubleDouble> Subject::lane<DoubleDouble>(Index, Index, const InputFault&) const;
+#if DELTAREF_HAVE_ARB
+template Problem<Ball> Subject::lane<Ball>(Index, Index, const InputFault&) const;
+#endif
 
 }  // namespace delta

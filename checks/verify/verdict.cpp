@@ -87,7 +87,8 @@ Findings look(const Subject& s, const std::vector<Measured>& all, FileVerdict& v
       f.ill_posed = true, v.ill_posed = std::max(v.ill_posed, m.expected);
       continue;
     }
-    f.unsure = f.unsure || (!wide && v.find(m.tensor)->reference > kJudgeShare * m.expected);
+    const bool computed = s.shape().length(m.n) > 0;  // an empty sequence hands its state on, and nothing is uncertain
+    f.unsure = f.unsure || (!wide && computed && v.find(m.tensor)->reference > kJudgeShare * m.expected);
     if (judge(ratio_of(m.error, m.expected)) == Verdict::failed)
       f.tf32_explains = f.tf32_explains && ratio_of(m.error, m.tf32) < kFailed;
   }
