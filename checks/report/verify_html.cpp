@@ -9,6 +9,7 @@
 #include "checks/report/sections.hpp"
 #include "checks/report/svg.hpp"
 #include "checks/report/verify_report.hpp"
+#include "checks/verify/prove.hpp"
 
 namespace delta {
 namespace {
@@ -212,11 +213,14 @@ Html judged_by(const Item& i) {
     dominant +=
         text(d.tensor + ": " + d.intermediate + ", " + figure(100 * d.share, "%.0f") + " % of the square error") +
         "br"_tag();
+  Html proved;
+  if (v.proof)
+    for (const std::string& line : proof_lines(*v.proof)) proved += text(line) + "br"_tag();
   return "dl"_tag(fact("looks like the class",
                        v.grade ? text(*v.grade + (v.grade_reason.empty() ? "" : ": " + v.grade_reason)) : Html()),
                   fact("most of the error from", dominant), fact("expected error", text("from " + v.model)),
                   fact("reference", text(v.judge.how)),
-                  fact("its own error", text(differs + " from " + v.judge.against)));
+                  fact("its own error", text(differs + " from " + v.judge.against)), fact("proved", proved));
 }
 
 Html about_file(const Item& i) {
