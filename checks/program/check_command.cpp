@@ -172,7 +172,7 @@ int check_command(const CheckOptions& options) {
         if (options.json) return;
         clear();
         std::cout << failure_text(r, terminal);
-        if (!dump.empty()) std::cout << terminal.field("dump", dump);
+        if (!dump.empty()) std::cout << "  dump         " << dump << '\n';  // in one line, to be copied
       },
       [&](std::size_t done, std::size_t all) {
         if (!tty || seconds() < 2) return;

@@ -220,6 +220,33 @@ TEST(Repro, WhatAFailurePrintsIsACommandThatReplaysThatCase) {
   }
 }
 
+/// What follows a label in an output, up to the end of its line.
+std::string after(const std::string& text, const std::string& label) {
+  const std::size_t at = text.find(label);
+  if (at == std::string::npos) return "";
+  const std::size_t begin = text.find_first_not_of(' ', at + label.size());
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+TEST(Repro, AFailureLeadsToItsCommandAndToADumpThatTheDiagnosisNames) {
+  const std::string folder = testing::TempDir() + "/deltaref_failed_" + std::to_string(getpid());
+  const Ran failed = run_program(
+      "check --rule gated_delta --form beta-twice --family gate_half --scalar double --shape B1_T40_H1_HV2_K8_V8_C8 "
+      "--dump " +
+      folder);
+  ASSERT_EQ(failed.status, 1) << failed.out;
+  const std::string command = after(failed.out, "  repro"), prefix = called_as() + " ";
+  ASSERT_TRUE(command.starts_with(prefix)) << failed.out;
+  const Ran again = run_program(command.substr(prefix.size()));
+  EXPECT_EQ(again.status, 1) << again.out;
+  EXPECT_EQ(after(again.out, "  repro"), command);
+  const FileVerdict v = verify_file(after(failed.out, "  dump"), {}, 2);
+  EXPECT_EQ(v.verdict, Verdict::failed) << v.reason;
+  ASSERT_FALSE(v.diagnosis.empty());
+  EXPECT_EQ(v.diagnosis[0].id, "beta-twice");
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Repro, DumpsTheCaseForVerifyWithWhatTheFormShows) {
   const std::string folder = testing::TempDir() + "/deltaref_repro_" + std::to_string(getpid());
   for (const char* scalar : {"double", "rational", "gf61", "mp50", "fp32"})
