@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <fstream>
 
@@ -48,10 +49,10 @@ void add_tensors(Dump& d, const Rule& rule, const Problem<double>& p, const Stor
   add_states(d, prefix.empty() ? "initial_state" : prefix + "_initial_state", p.shape.HV, p.S0, numbers, how.kv);
 }
 
+/// The shortest text that reads back as x.
 std::string decimal(double x) {
   char s[32];
-  std::snprintf(s, sizeof s, "%.17g", x);
-  return s;
+  return {s, std::to_chars(s, s + sizeof s, x).ptr};
 }
 
 }  // namespace
