@@ -278,10 +278,10 @@ class Inquiry {
         const auto rows = [](const Mat<double>& E, double limit) {
           return (E.rowwise().stableNorm().array() > limit).count();
         };
-        count += rows(wrong->O - got.O, kClear * expected.o * norm_of(got.O, Measure::worst_row));
+        count += rows(wrong->O - got.O, kFailed * expected.o * norm_of(got.O, Measure::worst_row));
         if (s_.has_final_state()) {
           const double share = got.S.stableNorm() / std::sqrt(static_cast<double>(got.S.rows()));
-          count += std::min(p.shape.T, rows(wrong->S - got.S, kClear * expected.state * share));
+          count += std::min(p.shape.T, rows(wrong->S - got.S, kFailed * expected.state * share));
         }
       }
     }

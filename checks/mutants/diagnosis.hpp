@@ -25,14 +25,14 @@ struct Diagnosis {
 /// for two.
 ///
 /// Two are an error of the interface (scale, layout, heads, initial state, gate space, norm) together with another one.
-/// Some thousand pairs would fit a few numbers by chance, so they are asked for more: both outputs in every lane, and
-/// at least `kWitnesses` independent rows which refute the right formula, and each of the two mistakes alone, by
-/// `kClear` times what rounding explains. A sequence of T tokens has T such rows in o and at most T in its state.
+/// Some hundred pairs would fit a few numbers by chance, so they are asked for more: both outputs in every lane, and at
+/// least `kWitnesses` independent rows which refute the right formula, and as many that refute each of the two mistakes
+/// alone, by `kFailed` times what rounding explains. A sequence of T tokens has T such rows in o and at most T in its
+/// state.
 /// \param error, expected  of each lane, as the verdict has them
 std::vector<Diagnosis> diagnose(const Subject& subject, const std::vector<Errors>& error,
                                 const std::vector<Errors>& expected, int threads);
 
 inline constexpr Index kWitnesses = 8;
-inline constexpr double kClear = 4;
 
 }  // namespace delta

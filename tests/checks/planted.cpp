@@ -267,7 +267,7 @@ const std::vector<Fault>& faults() {
        "l2norm-missing"},
       {"B34", "only the key is normalised", [] { return normalising(4, 1e-6).dump_of("normalised-k-only"); },
        Verdict::failed, "normalised-k-only"},
-      {"B34", "normalised twice", [] { return normalising(1, 0.1).dump_of("l2norm-twice"); }, Verdict::failed,
+      {"B34", "normalised twice", [] { return normalising(1, 1).dump_of("l2norm-twice"); }, Verdict::failed,
        "l2norm-twice"},
       {"B36", "the scale is folded into q and applied again", [] { return call().dump_of("scale-twice"); },
        Verdict::failed, "scale-twice"},
