@@ -85,13 +85,18 @@ template <Ring T> void capacity(Derivation<T>& d) {
     };
     const auto welch = [](Index n, Index dim) { return T(int(n - dim)) / T(int(dim * (n - 1))); };
     d.at_most("F07", "(N - d) / (d (N - 1)) <= max cos^2", welch(N, d_k), worst(K));
-
-    // Equality: the four corners of a tetrahedron.
-    Mat<T> corners(4, 3);
-    corners << T(1), T(1), T(1), T(1), T(-1), T(-1), T(-1), T(1), T(-1), T(-1), T(-1), T(1);
-    d.equal("F07", "attained by the tetrahedron, N = 4, d = 3: cos^2 = 1/9", worst(corners),
-            welch(4, 3));
   }
+
+  // Equality: the four corners of a tetrahedron, N = 4, d = 3. Every pair has the same overlap.
+
+  Mat<T> corners(4, 3);
+  corners << T(1), T(1), T(1), T(1), T(-1), T(-1), T(-1), T(1), T(-1), T(-1), T(-1), T(1);
+  for (Index i = 0; i < 4; ++i)
+    for (Index j = 0; j < i; ++j) {
+      const T dot = corners.row(i).dot(corners.row(j));
+      d.equal("F07", "attained by the tetrahedron: cos^2 = (4 - 3) / (3 (4 - 1)) = 1/9",
+              T(dot * dot / (T(3) * T(3))), T(1) / T(9));
+    }
 
   // ## 4. A coordinate key reads one column
   //

@@ -9,10 +9,10 @@ namespace delta {
 //
 // Some rules erase with a gate per key channel: S <- S (I - (b . k) k^T), b in [0, 1]^d, k a unit
 // vector. The read vector x = b . k is no longer parallel to the write vector k, and a transition
-// that is not symmetric can enlarge the state although 0 < x . k < 2.
+// that is not symmetric can enlarge the state although 0 < x . k < 2. (RWKV-7 reads k and takes
+// away along b . k: the transposed transition, with the same norms.)
 
-void channel_erase(Derivation<Rational>& d) {
-  using T = Rational;
+template <Ring T> void channel_erase(Derivation<T>& d) {
   const auto vec = [](T a, T b) {
     Vec<T> x(2);
     x << a, b;
@@ -32,10 +32,11 @@ void channel_erase(Derivation<Rational>& d) {
   d.equal("D3", "x . k = 25/169 for both, second token", x2.dot(k2), T(25) / 169);
   d.equal("D3", "trace(A_1 A_2) = 52272 / 28561", trace, T(52272) / 28561);
   d.equal("D3", "det(A_1 A_2) = 20736 / 28561", det, T(20736) / 28561);
-  d.less("D3", "1 + det < trace: an eigenvalue above 1", 1 + det, trace);
+  if constexpr (ordered<T>)
+    d.less("D3", "1 + det < trace: an eigenvalue above 1", T(1 + det), trace);
   // Why: z^2 - trace z + det is negative at z = 1, so its larger root lies beyond.
 
-  const double tr = Scalar<T>::to_double(trace), de = Scalar<T>::to_double(det);
+  const double tr = 52272. / 28561, de = 20736. / 28561;
   d.near("D3", "growth 1.1175 per token", std::sqrt((tr + std::sqrt(tr * tr - 4 * de)) / 2),
          1.1175, 5e-5);
 
@@ -54,39 +55,44 @@ void channel_erase(Derivation<Rational>& d) {
     d.equal("D3", "z^2 - s z + p at z = 4/3 is (a - 1/3)^2",
             T(z * z - (2 - 2 * a + x.dot(x)) * z + (1 - a) * (1 - a)),
             T((a - T(1) / 3) * (a - T(1) / 3)));
-    d.at_most("D3", "and 4/3 is right of the vertex: sigma_max^2 <= 4/3", (2 - a) / 2, z);
+    if constexpr (ordered<T>)
+      d.at_most("D3", "and 4/3 is right of the vertex: sigma_max^2 <= 4/3", T((2 - a) / 2), z);
   }
   const T a = T(1) / 3;
   d.equal("D3", "attained at a = 1/3", T(T(16) / 9 - (2 - a) * 4 / 3 + (1 - a) * (1 - a)), T(0));
   d.near("D3", "so decay <= 0.866 suffices", std::sqrt(3.) / 2, 0.866, 5e-4);
 
-  // For b between 0 and 1 the product terms split by the sign of what they add; with P + N <= 1
-  // the bound 1 - P^2 + 2 P N <= 4/3 is all that is needed:
-
-  for (int i = 0; i <= 12; ++i)
-    for (int j = 0; i + j <= 12; ++j) {
-      const T P = T(i) / 12, N = T(j) / 12;
-      d.at_most("D3", "1 - P^2 + 2 P N <= 4/3 for P + N <= 1", 1 - P * P + 2 * P * N, T(4) / 3);
-    }
-  // Why: N <= 1 - P makes it at most 1 + 2 P - 3 P^2 = 4/3 - 3 (P - 1/3)^2.
-  d.equal("D3", "attained at P = 1/3, N = 2/3", T(1 - T(1) / 9 + 2 * T(1) / 3 * T(2) / 3),
-          T(4) / 3);
-
-  // ## 3. Symmetric erases are safe
+  // ## 3. Gates between 0 and 1
   //
-  // For x parallel to k the transition is symmetric with the eigenvalues 1 and 1 - beta |k|^2:
-  // its norm is 1 for 0 <= beta |k|^2 <= 2. That covers DeltaNet with beta up to 2, the gated
-  // rule, decay per channel, and a scaled read vector c k with beta c in [0, 2].
+  // Let s have length one, m_j = s_j k_j, P the sum of the positive m_j, N that of the negative
+  // ones without their sign. Then s . k = P - N, and r = s . x = sum b_j m_j is anywhere between
+  // -N and P. What is left of the state has the length
+  //
+  //     |s - r k|^2 = 1 - 2 r (P - N) + r^2,
+  //
+  // convex in r, so largest at r = P or r = -N.
 
-  for (int i = 0; i < 8; ++i) {
-    const Vec<T> key = d.unit(3), s = d.vector(3);
-    const T beta = 2 * d.fraction();
-    const Vec<T> next = s - beta * s.dot(key) * key;
-    d.at_most("D3", "symmetric: |s (I - beta k k^T)|^2 <= |s|^2 for beta in [0, 2]",
-              next.dot(next), s.dot(s));
-  }
-  // Why: |s|^2 changes by beta (beta - 2)(s . k)^2. Whether trained models come near the
-  // asymmetric case is not known.
+  const T P = d.fraction(), N = d.fraction();
+  const auto length2 = [&](const T& r) { return T(1 - 2 * r * (P - N) + r * r); };
+  d.equal("D3", "at r = P: 1 - P^2 + 2 P N", length2(P), T(1 - P * P + 2 * P * N));
+  d.equal("D3", "at r = -N: 1 - N^2 + 2 P N, the same with P and N exchanged", length2(-N),
+          T(1 - N * N + 2 * P * N));
+  d.equal("D3", "1 - P^2 + 2 P N = 4/3 - 3 (P - 1/3)^2 - 2 P (1 - P - N)",
+          T(1 - P * P + 2 * P * N),
+          T(T(4) / 3 - 3 * (P - T(1) / 3) * (P - T(1) / 3) - 2 * P * (1 - P - N)));
+  // Why this is at most 4/3: P + N = sum |s_j| |k_j| <= |s| |k| = 1, so nothing that is taken from
+  // 4/3 is negative. Equality at P = 1/3, N = 2/3.
+
+  if constexpr (ordered<T>)
+    for (int i = 0; i < 20; ++i) {
+      const Vec<T> key = d.unit(4), s = d.unit(4), gate = d.fractions(4);
+      const Vec<T> left = s - s.dot(Vec<T>(gate.cwiseProduct(key))) * key;
+      d.at_most("D3", "|s (I - (b . k) k^T)|^2 <= 4/3 |s|^2 for b in [0, 1]^d", left.dot(left),
+                T(T(4) / 3 * s.dot(s)));
+    }
 }
+
+template void channel_erase(Derivation<Rational>&);
+template void channel_erase(Derivation<Generic>&);
 
 }  // namespace delta

@@ -38,10 +38,10 @@ template <Ring T> void expressiveness(Derivation<T>& d) {
                 "beta <= 1, unit key: x (I - beta k k^T) x >= 0, no direction changes its sign",
                 T(0), T(s.dot(s) - beta * s.dot(key) * s.dot(key)));
     }
-    const Vec<T> key = d.unit(d_k);
-    d.equal("D8", "with equality at beta = 1 and x = k",
-            T(key.dot(key) - key.dot(key) * key.dot(key)), T(0));
   }
+  const Vec<T> unit = d.unit(d_k);
+  d.equal("D8", "with equality at beta = 1 and x = k",
+          T(unit.dot(unit) - unit.dot(unit) * unit.dot(unit)), T(0));
   // Why: the transition of the bit 1 has the eigenvalues 1 and 1 - beta >= 0, so its powers tend to a
   // limit and never alternate. Parity must alternate for as long as ones arrive.
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ID = re.compile(r'\b(F\d{2,3}b?|[ED]\d{1,2})\b')
+ID = re.compile(r'\b(F\d{2,3}b?|[ED]\d{1,2}|C-[a-z0-9]+(?:-[a-z0-9]+)*)\b')
 
 
 def implementations():
@@ -33,6 +33,14 @@ def implementations():
                     yield label, '%s:%d %s' % (path.relative_to(ROOT), i + 1, name.group(1) if name else '')
 
 
+def rules():
+    """(label, 'file:line name') for each rule: it carries its label itself."""
+    for path in sorted((ROOT / 'reference/rules').glob('*.hpp')):
+        for i, line in enumerate(path.read_text().splitlines()):
+            for label in re.findall(r'\.label = "([^"]+)"', line):
+                yield label, '%s:%d %s' % (path.relative_to(ROOT), i + 1, path.stem)
+
+
 def main():
     program = subprocess.run([sys.argv[1], '--json'], stdout=subprocess.PIPE, check=False)
     derivations = json.loads(program.stdout)['derivations']
@@ -45,7 +53,7 @@ def main():
         for label in {c['id'] for c in d['claims']}:
             entry(label)['claimed'].append(d['name'])
             entry(label)['tested'].append('derivations/walks/All/EveryDerivation.HoldsOverTheRationals/' + d['name'])
-    for label, place in implementations():
+    for label, place in [*implementations(), *rules()]:
         entry(label)['implemented'].append(place)
     for path in sorted((ROOT / 'tests').rglob('*.cpp')):
         for label in set(ID.findall(path.read_text())) & set(index):

@@ -78,26 +78,26 @@ template <Ring T> void linear_attention(Derivation<T>& d) {
   const Mat<T> fQ = phi(Q), fK = phi(K);  // [L x d_k]
   Mat<T> S_phi = Mat<T>::Zero(d_v, d_k);
   Vec<T> z = Vec<T>::Zero(d_k);
-  Mat<T> recurrent(L, d_v), weighted = Mat<T>::Zero(L, d_v);
+  Mat<T> read(L, d_v), weighted = Mat<T>::Zero(L, d_v);  // [L x d_v]
+  Vec<T> norm(L), total = Vec<T>::Zero(L);               // [L]
   for (Index t = 0; t < L; ++t) {
     S_phi += V.row(t).transpose() * fK.row(t);
     z += fK.row(t).transpose();
     const Vec<T> q = fQ.row(t).transpose();
-    recurrent.row(t) = S_phi * q;
-    recurrent.row(t) /= z.dot(q);
-
-    T sum(0);
+    read.row(t) = S_phi * q;
+    norm[t] = z.dot(q);
     for (Index i = 0; i <= t; ++i) {
-      const T weight = fK.row(i).dot(fQ.row(t)) / z.dot(q);
+      const T weight = fK.row(i).dot(fQ.row(t));  // before its division by the norm
       weighted.row(t) += weight * V.row(i);
-      sum += weight;
+      total[t] += weight;
     }
-    if (t < 4) d.equal("F02", "the weights of one output sum to 1", sum, T(1));
   }
-  if (L <= 8)
-    d.equal("F02", "S phi(q) / (z . phi(q)) is that weighted mean", recurrent, weighted);
-  // Why: the sum of the numerators phi(k_i) . phi(q) over i <= t is z_t . phi(q), the
-  // denominator.
+  d.equal("F02", "S phi(q) = sum over i <= t of (phi(k_i) . phi(q)) v_i", read, weighted);
+  d.equal("F02", "z . phi(q) = the sum of these weights", norm, total);
+  d.equal("F02", "so the weights of one output, divided by z . phi(q), sum to 1",
+          T(total[L - 1] / norm[L - 1]), T(1));
+  // Why: the products with phi(q) distribute over the two running sums. phi > 0 makes each weight
+  // positive and the norm not zero.
 }
 
 template void linear_attention(Derivation<Rational>&);

@@ -24,7 +24,7 @@ template <Ring T> void no_extra_cost(Derivation<T>& d) {
 
   const Mat<T> SK = S * K.transpose(), SQ = S * Q.transpose();  // [d_v x C]
   d.show("S K^T", SK, "S Q^T", SQ);
-  d.equal("F84", "S X^T = S K^T + S Q^T diag(lambda)", S * X.transpose(),
+  d.equal("C-reuse-state", "S X^T = S K^T + S Q^T diag(lambda)", S * X.transpose(),
           SK + SQ * lambda.asDiagonal());
 
   // ## 2. Against the keys
@@ -34,7 +34,7 @@ template <Ring T> void no_extra_cost(Derivation<T>& d) {
 
   const Mat<T> KK = K * K.transpose(), QK = Q * K.transpose();  // [C x C]
   d.show("K K^T", KK, "Q K^T", QK);
-  d.equal("F83", "X K^T = K K^T + diag(lambda) Q K^T", X * K.transpose(),
+  d.equal("C-reuse-scores", "X K^T = K K^T + diag(lambda) Q K^T", X * K.transpose(),
           KK + lambda.asDiagonal() * QK);
   // Why: X^T = K^T + Q^T diag(lambda), and products distribute over sums.
 

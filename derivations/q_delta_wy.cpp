@@ -28,10 +28,11 @@ template <Ring T> void q_delta_wy(Derivation<T>& d) {
 
   // ## 1. By recurrences
   //
-  //     P_1 ... P_r = I - sum_{i<=r} w_i k_i^T,    w_r  = beta_r (x_r - sum_{i<r} w_i (k_i .
-  //     x_r)), G^r = sum_{i<=r} (gamma_r / gamma_i) u~_i k_i^T,
-  //                               u~_r = beta_r (v_r - sum_{i<r} (gamma_r / gamma_i) u~_i (k_i .
-  //                               x_r)).
+  //     P_1 ... P_r = I - sum_{i<=r} w_i k_i^T,
+  //     w_r = beta_r (x_r - sum_{i<r} w_i (k_i . x_r)),
+  //
+  //     G^r = sum_{i<=r} (gamma_r / gamma_i) u~_i k_i^T,
+  //     u~_r = beta_r (v_r - sum_{i<r} (gamma_r / gamma_i) u~_i (k_i . x_r)).
 
   Mat<T> W(C, d_k), U(C, d_v);
   Mat<T> P = I, G = Mat<T>::Zero(d_v, d_k);

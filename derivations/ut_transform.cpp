@@ -10,8 +10,8 @@ namespace delta {
 // outer products with the keys, P = I - W^T K and H = U^T K, and their coefficients come from a
 // recurrence in which every row needs all the rows above it:
 //
-//     w_r = beta_r (k_r - sum_{i<r} w_i (k_i . k_r)),    u_r = beta_r (v_r - sum_{i<r} u_i (k_i .
-//     k_r)).
+//     w_r = beta_r (k_r - sum_{i<r} w_i (k_i . k_r)),
+//     u_r = beta_r (v_r - sum_{i<r} u_i (k_i . k_r)).
 //
 // Read serially, that is C steps. Read as equations, it is one linear system.
 

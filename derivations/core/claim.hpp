@@ -19,6 +19,9 @@ namespace delta {
 enum class Kind { EQ, NE, INEQ, NUM, CALC, CNT, SHAPE, Q };
 std::string_view name(Kind);
 
+/// Why one scalar is enough for claims of this kind; empty for EQ and NE, which have to hold over both.
+std::string_view why_one_scalar(Kind);
+
 /// One claim of a derivation and what became of it. A claim inside a loop is one claim that was
 /// checked many times.
 struct Claim {

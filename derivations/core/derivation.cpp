@@ -12,6 +12,25 @@ std::string_view name(Kind kind) {
   return names[static_cast<int>(kind)];
 }
 
+std::string_view why_one_scalar(Kind kind) {
+  switch (kind) {
+    case Kind::INEQ:
+      return "an order, which the field does not have";
+    case Kind::NUM:
+      return "floating-point numbers";
+    case Kind::CALC:
+      return "numbers as they are printed";
+    case Kind::CNT:
+      return "operations, counted";
+    case Kind::SHAPE:
+      return "sizes";
+    case Kind::Q:
+      return "remarks";
+    default:
+      return "";
+  }
+}
+
 std::string text(const Rational& x) { return x.str(); }
 
 std::string text(const Generic& x) {

@@ -92,14 +92,22 @@ template <Ring T> class Derivation {
   }
   /// |got - want| <= bound
   bool near(At id, std::string statement, double got, double want, double bound);
+  /// A fact about floating-point numbers that is no distance: kind NUM.
+  bool floating(At id, std::string statement, bool fact) {
+    return settle(id, Kind::NUM, std::move(statement), fact, "");
+  }
   /// A printed number is what its cells give.
   bool recomputes(At id, std::string statement, const Rational& got, const Rational& printed);
+  /// A printed list is what its rule generates.
+  bool lists(At id, std::string statement, const std::string& got, const std::string& printed) {
+    return settle(id, Kind::CALC, std::move(statement), got == printed, got + ", printed " + printed);
+  }
   /// So many operations (or bytes) were counted.
   bool counts(At id, std::string statement, double counted, double expected, double within = 0);
   bool shape(At id, std::string statement, bool conforms) {
     return settle(id, Kind::SHAPE, std::move(statement), conforms, "");
   }
-  /// Any other exact fact of kind EQ, as a truth value.
+  /// Any other exact fact of kind EQ, as a truth value; over both scalars, as every EQ.
   bool holds(At id, std::string statement, bool fact) {
     return settle(id, Kind::EQ, std::move(statement), fact, "");
   }

@@ -150,12 +150,15 @@ void Transcript::print_line(unsigned line) {
   const bool head = (bare.starts_with("template <") || bare.starts_with("void ")) &&
                     bare.find("& d) {") != bare.npos;
   const bool sizes = bare.find("d.size(") != bare.npos, shows = bare.find("d.show(") != bare.npos;
-  if (head || (!style_.code && (sizes || shows))) return;
+  // Whether a scalar has an order is no step of the argument; a block of such steps keeps its brace.
+  const bool only_ordered = bare == "if constexpr (ordered<T>)";
+  body_ = body_ || head;
+  if (head || (!style_.code && (sizes || shows || only_ordered))) return;
   if (above_ == 'p' || above_ == 'm') out_ << '\n';
   fence(true);
   out_ << (style_.markdown ? "" : "    ")
-       << paint("2",
-                std::string(text.substr(std::min<std::size_t>(2, text.size() - bare.size()))))
+       << paint("2", std::string(text.substr(
+                         body_ ? std::min<std::size_t>(2, text.size() - bare.size()) : 0)))
        << '\n';
   above_ = 'c';
 }

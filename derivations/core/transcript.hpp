@@ -59,6 +59,7 @@ class Transcript : public Record {
   std::string paragraph_;     // prose that is not printed yet
   unsigned next_ = 1;         // the first line that is not printed yet
   unsigned last_ = 0;         // the last line of the article
+  bool body_ = false;         // inside the derivation's own function: its indent is not shown
   bool fenced_ = false;       // inside a code block (Markdown)
   char above_ = 0;  // what the line above was: 'p'rose, 'c'ode, 'r'esult, 'm'atrix, ' ' blank
 };

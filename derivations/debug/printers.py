@@ -6,6 +6,7 @@ matrices of the derivation that made it.
 """
 import re
 import struct
+import sys
 from fractions import Fraction
 
 import gdb
@@ -229,7 +230,9 @@ def derivation_frame():
     """The innermost frame that is a derivation's own code."""
     frame = gdb.newest_frame()
     while frame is not None:
-        where = frame.find_sal().symtab
+        # Of the function, not of the line: behind a call the line may be that of something inlined.
+        function = frame.function()
+        where = function.symtab if function else None
         if where and '/derivations/' in where.fullname() and '/derivations/core/' not in where.fullname() \
                 and '/derivations/program/' not in where.fullname():
             return frame
@@ -254,15 +257,19 @@ class Claim(gdb.Command):
         top = gdb.newest_frame()
         while top is not None and (top.function() is None or 'claim_reached' not in top.function().name):
             top = top.older()
+        line = None
         if top is not None:
             claim = top.read_var('claim').referenced_value()
+            line = int(claim['line'])
             print('\n%s  %s  %s' % (string(claim['id']), 'holds' if claim['holds'] else 'FAILS', string(claim['statement'])))
         frame = derivation_frame()
         if frame is None:
             print('no derivation is running')
             return
-        line = frame.find_sal().line
-        print('  at %s:%d' % (frame.find_sal().symtab.filename.split('/')[-1], line))
+        here, own = frame.find_sal(), frame.function().symtab
+        line = line or (here.line if here.symtab and here.symtab.fullname() == own.fullname() else None)
+        print('  at %s%s' % (own.filename.split('/')[-1], ':%d' % line if line else ''))
+        line = line or sys.maxsize  # somewhere inlined: all there is
         block, seen = frame.block(), set()
         variables = []
         while block and not (block.is_global or block.is_static):

@@ -35,14 +35,21 @@ std::vector<Formula> formulas() {
 int coverage(const DeriveOptions& o) {
   std::map<std::string, std::set<std::string>> where,
       kinds;  // id -> derivations, id -> kinds claimed
-  bool good = true;
-  for (const Entry& e : derivations())
+  std::vector<std::string> problems;
+  for (const Entry& e : derivations()) {
+    std::map<std::string, std::set<std::string_view>> scalars;  // of each identity
     for (const Run& r : runs_of(e, o.setup))
       for (const Claim& c : r.record.claims) {
         where[c.id].insert(std::string(e.name));
         kinds[c.id].insert(std::string(name(c.kind)));
-        good = good && c.holds;
+        const std::string place = std::string(e.name) + ".cpp:" + std::to_string(c.line) + ": " +
+                                  c.id + " " + c.statement;
+        if (!c.holds) problems.push_back(place + ": fails over " + std::string(r.field));
+        if (why_one_scalar(c.kind).empty()) scalars[place].insert(r.scalar);
       }
+    for (const auto& [place, over] : scalars)
+      if (over.size() < 2) problems.push_back(place + ": an identity over one scalar only");
+  }
   Json rows = Json::array();
   int missing = 0;
   for (const Formula& f : formulas()) {
@@ -58,7 +65,7 @@ int coverage(const DeriveOptions& o) {
     }
     std::string places;
     for (const std::string& p : where[f.id]) places += (places.empty() ? "" : ", ") + p;
-    std::cout << f.id << std::string(6 - std::min<std::size_t>(5, f.id.size()), ' ') << f.kinds
+    std::cout << f.id << std::string(18 - std::min<std::size_t>(17, f.id.size()), ' ') << f.kinds
               << std::string(14 - std::min<std::size_t>(13, f.kinds.size()), ' ')
               << (places.empty() ? "nowhere" : places)
               << (lacking.empty() ? "" : "   MISSING " + lacking) << '\n';
@@ -70,7 +77,8 @@ int coverage(const DeriveOptions& o) {
               << (missing ? std::to_string(missing) + " formulas lack a claim"
                           : "every formula is claimed")
               << '\n';
-  return good && missing == 0 ? 0 : 1;
+  for (const std::string& p : problems) std::cerr << "deltaref-derive: " << p << '\n';
+  return problems.empty() && missing == 0 ? 0 : 1;
 }
 
 }  // namespace delta

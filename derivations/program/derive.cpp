@@ -74,6 +74,29 @@ void summarise(std::ostream& out, const Run& r) {
   out << '\n';
 }
 
+/// What was claimed over the rationals and not over the field, and why that is enough.
+void say_what_needs_one_scalar(std::ostream& out, const Entry& entry,
+                               const std::vector<Run>& runs) {
+  if (entry.over_field && runs.size() < 2) return;  // the command line chose one
+  std::map<std::string_view, int> alone;
+  for (const Claim& c : runs[0].record.claims) {
+    const auto same = [&](const Claim& other) {
+      return other.line == c.line && other.id == c.id;
+    };
+    const bool twice = runs.size() > 1 && std::ranges::any_of(runs[1].record.claims, same);
+    if (!twice && !why_one_scalar(c.kind).empty()) ++alone[name(c.kind)];
+  }
+  if (alone.empty()) return;
+  out << "over one scalar, which is enough for them:";
+  const char* separator = " ";
+  for (Kind kind : {Kind::INEQ, Kind::NUM, Kind::CALC, Kind::CNT, Kind::SHAPE, Kind::Q})
+    if (const auto n = alone.find(name(kind)); n != alone.end()) {
+      out << separator << n->second << ' ' << name(kind) << " (" << why_one_scalar(kind) << ")";
+      separator = ",\n    ";
+    }
+  out << '\n';
+}
+
 Json to_json(const Entry& entry, const std::vector<Run>& runs) {
   Json claims = Json::array();
   for (const Run& r : runs)
@@ -127,6 +150,7 @@ int walk(const Entry& entry, const DeriveOptions& o, const Setup& setup, std::os
     summarise(out, r);
     good = good && r.record.all_hold();
   }
+  say_what_needs_one_scalar(out, entry, runs);
   return good ? 0 : 1;
 }
 

@@ -13,7 +13,12 @@ int main(int argc, char** argv) {
   delta::DeriveOptions o;
   app.add_option("NAME", o.names, "which derivation to walk; none: list them");
   app.add_option("--size", o.sizes, "another size, as in --size C=8 --size d_k=4");
-  app.add_option("--seed", o.setup.seed, "seed of the numbers")->capture_default_str();
+  app.add_option("--seed", o.setup.seed, "seed of the numbers")
+      ->check([](const std::string& seed) {
+        return seed.starts_with('-') ? "expected a whole number that is not negative, got " + seed
+                                     : std::string();
+      })
+      ->capture_default_str();
   app.add_option("--scalar", o.setup.scalar, "rational or gf61; otherwise both");
   app.add_flag("--step", o.step, "wait for Enter at each claim");
   app.add_flag("--code", o.code, "also print the calls that check");
@@ -27,7 +32,9 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     return o.coverage ? delta::coverage(o) : delta::derive(o);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help
+    std::cerr << "deltaref-derive: " << e.what() << "; try deltaref-derive --help\n";
+    return 2;
   } catch (const std::invalid_argument& e) {
     std::cerr << "deltaref-derive: " << e.what() << '\n';
     return 2;

@@ -52,6 +52,16 @@ gdb -batch -nx -x derivations/debug/gdbinit -ex claim "$subject" "$work/core" >"
 expect "$work/dump" 'at ut_transform.cpp:'
 expect "$work/dump" 'L = [4 x 4] over Q'
 
+# Every claim stops in the derivation, whatever its kind.
+claims=$(grep -cE '^ *d\.(equal|differs|less|at_most|near|holds|shape)\(' derivations/ut_transform.cpp)
+continues=()
+for ((i = 1; i < claims; ++i)); do continues+=(-ex continue); done
+gdb -batch -nx -x derivations/debug/gdbinit -ex run "${continues[@]}" "$subject" >"$work/all" 2>&1
+if grep -q 'no derivation is running' "$work/all" || (($(grep -c 'Breakpoint -.* in delta::ut_transform' "$work/all") < claims)); then
+  echo "a claim did not stop in the derivation"
+  failures=$((failures + 1))
+fi
+
 # Stepping over the lines of a derivation, into whatever is called, never lands in a library.
 gdb -batch -nx -x derivations/debug/gdbinit -ex delete -ex 'tbreak ut_transform' -ex run \
   -ex step -ex bt -ex step -ex bt -ex step -ex bt -ex step -ex bt "$subject" >"$work/steps" 2>&1
@@ -61,5 +71,5 @@ if grep -E '^#0 +(0x[0-9a-f]+ in )?(Eigen|boost|std)::' "$work/steps"; then
 fi
 expect "$work/steps" 'ut_transform'
 
-((failures == 0)) || { echo; cat "$work/scalars" "$work/claims" "$work/dump" "$work/steps"; exit 1; }
+((failures == 0)) || { echo; cat "$work/scalars" "$work/claims" "$work/dump" "$work/all" "$work/steps"; exit 1; }
 echo "printers, claims, core dump and stepping: as expected"

@@ -46,6 +46,15 @@ TEST_P(EveryIdentity, HoldsOverAPrimeFieldAtRealSizes) {
     EXPECT_LT(c.degree / static_cast<double>(GF61::p), 1e-12) << "no proof: " << c.id << " " << c.statement;
 }
 
+TEST_P(EveryDerivation, HasNoIdentityOverOneScalarOnly) {
+  const std::vector<delta::Run> runs = runs_of(GetParam(), {});
+  for (const Claim& c : runs[0].record.claims) {
+    if (!why_one_scalar(c.kind).empty()) continue;
+    const auto same = [&](const Claim& other) { return other.line == c.line && other.statement == c.statement; };
+    EXPECT_TRUE(runs.size() == 2 && std::ranges::any_of(runs[1].record.claims, same)) << c.id << ' ' << c.statement;
+  }
+}
+
 TEST_P(EveryDerivation, IsAnArticle) {
   EXPECT_THAT(std::string(GetParam().title()), testing::Not(testing::IsEmpty()));
   EXPECT_LE(std::count(GetParam().source.begin(), GetParam().source.end(), '\n'), 250);
