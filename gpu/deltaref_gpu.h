@@ -52,7 +52,8 @@ typedef enum {
   DELTAREF_V1 = 1, /**< token by token */
   DELTAREF_V2 = 2, /**< the state in registers */
   DELTAREF_V3 = 3, /**< the chunk form as it is written, in shared memory */
-  DELTAREF_V4 = 4  /**< the chunk form on tensor cores, in two stages */
+  DELTAREF_V4 = 4, /**< the chunk form on tensor cores, in two stages */
+  DELTAREF_V5 = 5  /**< the same with the instructions of Hopper */
 } deltaref_version;
 
 /** A tensor [B, T, heads, width]: the last axis is contiguous, the others have strides in elements (0 broadcasts).
@@ -69,20 +70,21 @@ typedef struct {
   void* e_prior;     /**< v1: [B, T, HV, d_v]       e~_t = v_t - S' x_t, before the write */
   void* e_posterior; /**< v1: [B, T, HV, d_v]       e_t = v_t - S_t x_t, after it */
   void* states;      /**< v1: [B, T, HV, d_v, d_k]  S_t */
-  void* gamma;       /**< v3, v4: [slots, HV, C]        gamma_i (scalar decay) */
-  void* L_g;         /**< v3, v4: [slots, HV, C, C]     sl(B (H . X K^T)) */
-  void* inverse;     /**< v3, v4: [slots, HV, C, C]     (I + L_g)^{-1} */
+  void* gamma;       /**< v3 to v5: [slots, HV, C]        gamma_i (scalar decay) */
+  void* L_g;         /**< v3 to v5: [slots, HV, C, C]     sl(B (H . X K^T)) */
+  void* inverse;     /**< v3 to v5: [slots, HV, C, C]     (I + L_g)^{-1} */
   void* W;           /**< v3: [slots, HV, C, d_k]   W = (I + L)^{-1} B X;  v4: D_g W, which alone its inverse gives */
   void* U;           /**< v3, v4: [slots, HV, C, d_v]   U~ = (I + L_g)^{-1} B V */
-  void* Z;           /**< v3, v4: [slots, HV, C, d_v]   Z = U~ - D_g W S^T */
-  void* S;           /**< v3, v4: [slots, HV, d_v, d_k] the state at the chunk's end */
+  void* Z;           /**< v3 to v5: [slots, HV, C, d_v]   Z = U~ - D_g W S^T */
+  void* S;           /**< v3 to v5: [slots, HV, d_v, d_k] the state at the chunk's end */
 } deltaref_trace;
 
 typedef struct {
   int32_t rule, dtype, gate, state_layout;
   int32_t version;             /**< deltaref_version */
   int32_t qk_l2norm;           /**< 1: q and k are divided by sqrt(|.|^2 + l2norm_eps) first */
-  int32_t rows;                /**< v4: rows of S a block owns, 16, 32 or 64; 0: chosen. Changes time, never a bit */
+  int32_t rows;                /**< rows of S a block owns; 0: chosen. v4: 16, 32, 64; v5: 64, 128. Never changes a bit */
+  int32_t overlap;             /**< v5: its stages one after the other (1) or side by side (2); 0: chosen. As above */
   int64_t B, T, H, HV;         /**< value head j uses key head j / (HV / H) */
   int64_t d_k, d_v;
   int64_t sequences;           /**< with cu_seqlens: their number N; else ignored, N = B */
@@ -104,6 +106,8 @@ typedef struct {
   int32_t chunk;          /**< its chunk length C, 1 for the recurrent ones */
   int32_t rows;           /**< rows of S (value channels) of a block of its serial stage */
   int32_t stages;         /**< chunks its shared memory holds at a time */
+  int32_t producers;      /**< v5: blocks that prepare chunks beside the serial stage; 0: all is prepared before it */
+  int32_t multiprocessors; /**< of the device that was planned for */
   int64_t slots;          /**< chunk slots of the trace and the workspace */
   uint64_t workspace;     /**< bytes of workspace it needs */
   char reason[240];       /**< why this version, and why not a newer one */

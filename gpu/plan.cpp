@@ -13,7 +13,8 @@ namespace {
 
 const char* const kRules[] = {"linear", "retnet", "mamba2", "delta", "gated_delta", "q_delta", "kda"};
 const char* const kVersions[] = {"auto", "v1 (token by token)", "v2 (the state in registers)",
-                                 "v3 (the chunk form in shared memory)", "v4 (the chunk form on tensor cores)"};
+                                 "v3 (the chunk form in shared memory)", "v4 (the chunk form on tensor cores)",
+                                 "v5 (the chunk form with Hopper's instructions)"};
 
 bool in(std::int32_t value, std::int32_t first, std::int32_t last) { return value >= first && value <= last; }
 
@@ -30,6 +31,11 @@ bool aligned(const deltaref_tensor& x) {
          x.stride_h % 8 == 0;
 }
 
+/// What the copy engine can walk: an axis that is longer than 1 moves.
+bool walkable(const deltaref_tensor& x, std::int64_t B, std::int64_t T, std::int64_t heads) {
+  return (B < 2 || x.stride_b > 0) && (T < 2 || x.stride_t > 0) && (heads < 2 || x.stride_h > 0);
+}
+
 bool chunk_trace(const deltaref_trace& t) { return t.gamma || t.L_g || t.inverse || t.W || t.U || t.Z || t.S; }
 bool token_trace(const deltaref_trace& t) { return t.e_prior || t.e_posterior || t.states; }
 
@@ -42,7 +48,7 @@ std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const 
     return "the device has compute capability " + number(device.compute_capability / 10) + "." +
            number(device.compute_capability % 10) + ", 8.0 or newer is needed";
   if (token_trace(p.trace) && version != DELTAREF_V1) return "per-token traces are written by v1 only";
-  if (chunk_trace(p.trace) && version < DELTAREF_V3) return "chunk traces are written by v3 and v4 only";
+  if (chunk_trace(p.trace) && version < DELTAREF_V3) return "chunk traces are written by v3 and newer";
   out.version = version;
   out.chunk = 1;
   out.workspace = 0;
@@ -74,8 +80,8 @@ std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const 
       // block.
       const std::int64_t heads = sequences(p) * p.HV;
       auto needs = [&](int stages) { return chain_shared(p.d_k, out.rows, per_channel, stages); };
-      out.rows = 64;
-      if (p.rows) out.rows = p.rows;
+      if (p.rows == 128) return "a block of v4 owns 16, 32 or 64 rows of S";
+      out.rows = p.rows ? p.rows : 64;
       while (!p.rows && out.rows > 16 &&
              (heads * (p.d_v / out.rows) * 4 < device.multiprocessors * 3 || needs(2) > device.shared_memory))
         out.rows /= 2;
@@ -89,10 +95,43 @@ std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const 
           static_cast<std::uint64_t>(slots(p, kChunk) * p.HV * tensor_core_layout(p.d_k, per_channel).total());
       break;
     }
+    case DELTAREF_V5: {
+      if (device.compute_capability != 90)
+        return "v5 is for compute capability 9.0, the device has " + number(device.compute_capability / 10) + "." +
+               number(device.compute_capability % 10);
+      if (per_channel) return "v5 takes a scalar decay, kda has one per channel";
+      if (p.dtype > DELTAREF_FP16) return "v5 takes bf16 and fp16";
+      if ((p.d_k != 64 && p.d_k != 128) || (p.d_v != 64 && p.d_v != 128))
+        return "v5 has d_k and d_v of 64 and 128, got " + number(p.d_k) + " and " + number(p.d_v);
+      if (!aligned(p.q) || !aligned(p.k) || !aligned(p.v) || !aligned(p.o))
+        return "v5 needs q, k, v and o aligned to 16 bytes with strides that are multiples of 8 elements";
+      if (!walkable(p.q, p.B, p.T, p.H) || !walkable(p.k, p.B, p.T, p.H) || !walkable(p.v, p.B, p.T, p.HV))
+        return "v5 needs q, k and v with positive strides";
+      if (p.T >= std::int64_t{1} << 31) return "v5 counts tokens in 32 bits";
+      if (p.trace.W || p.trace.U) return "v5 computes neither W nor U~";
+      if (p.rows && p.rows != 64 && p.rows != p.d_v) return "a block of v5 owns 64 rows of S or all 128";
+      // Few heads: two blocks a head, and the blocks that the heads leave idle prepare the chunks.
+      const std::int64_t heads = sequences(p) * p.HV, all = device.multiprocessors;
+      out.rows = p.rows ? p.rows : p.d_v == 128 && heads * 3 > all ? 128 : 64;
+      const std::int64_t blocks = heads * (p.d_v / out.rows);
+      if (p.overlap == 2 && blocks >= all)
+        return "the stages of v5 run side by side where the heads leave multiprocessors idle, and " + number(blocks) +
+               " blocks leave none of " + number(all);
+      const bool beside = p.overlap ? p.overlap == 2 : blocks * 8 <= all * 5;
+      out.producers = static_cast<std::int32_t>(beside ? all - blocks : 0);
+      if (hopper_shared(p.d_k, out.rows) > device.shared_memory)
+        return "v5 needs " + number(hopper_shared(p.d_k, out.rows)) + " bytes of shared memory and a block has " +
+               number(device.shared_memory);
+      out.stages = 3;
+      out.chunk = kChunk;
+      out.workspace = static_cast<std::uint64_t>(slots(p, kChunk) * p.HV * (kHopperRecord + (beside ? 4 : 0)));
+      break;
+    }
     default:
       return "there is no such version";
   }
   out.slots = slots(p, out.chunk);
+  out.multiprocessors = device.multiprocessors;
   if (p.cu_seqlens)  // the offsets travel in front of the workspace
     out.workspace += static_cast<std::uint64_t>((8 * (p.sequences + 1) + 255) / 256 * 256);
   return "";
@@ -122,15 +161,21 @@ std::int64_t chain_shared(std::int64_t d_k, std::int64_t rows, bool per_channel,
   return stages * stage + rows / 16 * 512 * (d_k / 16 + 16);
 }
 
+std::int64_t hopper_shared(std::int64_t d_k, std::int64_t rows) {
+  // Three stages of K, Q, V and a record; 2 KB a warp to turn o^T round; barriers.
+  return 3 * (4 * d_k * kChunk + 2 * rows * kChunk + kHopperRecord) + rows / 16 * 2048 + 64;
+}
+
 Refusal check(const deltaref_gpu_problem& p) {
   if (!in(p.rule, 0, DELTAREF_KDA)) return invalid("rule: expected 0 (linear) to 6 (kda), got " + number(p.rule));
   if (!in(p.dtype, 0, DELTAREF_FP64)) return invalid("dtype: expected 0 (bf16) to 3 (fp64), got " + number(p.dtype));
   if (!in(p.gate, 0, 1)) return invalid("gate: expected 0 (log decay) or 1 (decay), got " + number(p.gate));
   if (!in(p.state_layout, 0, 1))
     return invalid("state_layout: expected 0 (kv) or 1 (vk), got " + number(p.state_layout));
-  if (!in(p.version, 0, DELTAREF_V4)) return invalid("version: expected 0 (auto) to 4, got " + number(p.version));
-  if (p.rows != 0 && p.rows != 16 && p.rows != 32 && p.rows != 64)
-    return invalid("rows: expected 0 (chosen), 16, 32 or 64, got " + number(p.rows));
+  if (!in(p.version, 0, DELTAREF_V5)) return invalid("version: expected 0 (auto) to 5, got " + number(p.version));
+  if (p.rows != 0 && p.rows != 16 && p.rows != 32 && p.rows != 64 && p.rows != 128)
+    return invalid("rows: expected 0 (chosen), 16, 32, 64 or 128, got " + number(p.rows));
+  if (!in(p.overlap, 0, 2)) return invalid("overlap: expected 0 (chosen), 1 (never) or 2, got " + number(p.overlap));
   if (p.B < 1 || p.T < 0) return invalid("expected B >= 1 and T >= 0, got B = " + number(p.B) + ", T = " + number(p.T));
   if (p.H < 1 || p.HV < 1 || p.HV % p.H != 0)
     return invalid("HV must be a multiple of H, got H = " + number(p.H) + ", HV = " + number(p.HV));
@@ -168,7 +213,7 @@ Refusal plan(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device,
   if (Refusal r = check(p)) return r;
   out = {};
   std::string passed_over;
-  for (std::int32_t version = p.version ? p.version : DELTAREF_V4; version >= 1; --version) {
+  for (std::int32_t version = p.version ? p.version : DELTAREF_V5; version >= 1; --version) {
     deltaref_gpu_plan_t candidate{};
     const std::string why_not = obstacle(version, p, device, candidate);
     if (why_not.empty()) {

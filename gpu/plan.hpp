@@ -34,6 +34,10 @@ struct TensorCoreLayout {
 TensorCoreLayout tensor_core_layout(std::int64_t d_k, bool per_channel);
 std::int64_t chain_shared(std::int64_t d_k, std::int64_t rows, bool per_channel, int stages);
 
+/// Bytes of one chunk slot of one head in the workspace of v5, and of the shared memory of its blocks.
+inline constexpr std::int64_t kHopperRecord = 22528;
+std::int64_t hopper_shared(std::int64_t d_k, std::int64_t rows);
+
 /// Is the description sound? Says what is wrong otherwise.
 Refusal check(const deltaref_gpu_problem& p);
 /// Which kernel serves it on that device.

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// The instructions of v5: barriers in shared memory, the copy engine, and products of a whole warpgroup. sm_90a.
+//
+// wgmma m64nNk16: D [64 x N] (+)= A [64 x 16] B [16 x N] by 128 threads. Warp w has the rows 16 w .. 16 w + 15, and in a
+// warp, with g = lane / 4 and t = lane % 4, four accumulators for every 8 columns j:
+//   d[4 j], d[4 j + 1] = D(g, 8 j + 2 t), D(g, 8 j + 2 t + 1)        d[4 j + 2], d[4 j + 3] = the same of row g + 8
+// A from registers lies likewise: the accumulators of 16 columns, rounded and packed, are the A of the next product.
+// B comes from shared memory, in tiles of 128-byte rows whose 16-byte pieces are exchanged as `swizzled<128>` does.
+#pragma once
+#include <cuda.h>
+
+#include "gpu/kernels/mma.cuh"
+
+namespace delta::gpu {
+
+// ---------------------------------------------------------------- barriers
+
+__device__ inline void init_barrier(std::uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+/// One arrival, and so many bytes that the copy engine will bring.
+__device__ inline void arrive_and_expect(std::uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(barrier), "r"(bytes) : "memory");
+}
+__device__ inline void arrive(std::uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(barrier) : "memory");
+}
+/// Waits until the phase of that parity has completed.
+__device__ inline void wait(std::uint32_t barrier, unsigned parity) {
+  asm volatile(
+      "{\n.reg .pred done;\n"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+/// Makes what this thread wrote to shared memory visible to the copy engine and the tensor cores.
+__device__ inline void fence_async() { asm volatile("fence.proxy.async;\n" ::: "memory"); }
+
+// ---------------------------------------------------------------- the copy engine
+
+/// 64 tokens x 64 channels of one head, from that token on, as a swizzled tile of 8 KB; zeros beyond the tensor.
+__device__ inline void load_tile(std::uint32_t to, const CUtensorMap& map, int channel, int head, int token, int batch,
+                                 std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "[%2];\n" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(channel), "r"(head), "r"(token), "r"(batch)
+      : "memory");
+}
+__device__ inline void load_bytes(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(to),
+               "l"(from), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+__device__ inline void store_bytes(void* to, std::uint32_t from, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n" ::"l"(to), "r"(from), "r"(bytes)
+               : "memory");
+  asm volatile("cp.async.bulk.commit_group;\n" ::: "memory");
+}
+/// Until the stores of this thread have read their source, or are done.
+__device__ inline void wait_stores_read() { asm volatile("cp.async.bulk.wait_group.read 0;\n" ::: "memory"); }
+__device__ inline void wait_stores() { asm volatile("cp.async.bulk.wait_group 0;\n" ::: "memory"); }
+
+// ---------------------------------------------------------------- products
+
+/// A tile of 128-byte rows, each row one n (B) or m (A), its columns along k: 16 columns further are 32 bytes.
+__device__ inline std::uint64_t rows_along_k(std::uint32_t address) {
+  constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62, kGroup = std::uint64_t{1024 >> 4} << 32;
+  return kSwizzle128 | kGroup | std::uint64_t{1} << 16 | (address & 0x3ffff) >> 4;
+}
+/// The same tile read the other way, each row one k: 16 rows further are 2048 bytes, 64 columns further `next` bytes.
+__device__ inline std::uint64_t rows_along_n(std::uint32_t address, int next) {
+  constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62, kGroup = std::uint64_t{1024 >> 4} << 32;
+  return kSwizzle128 | kGroup | static_cast<std::uint64_t>(next >> 4) << 16 | (address & 0x3ffff) >> 4;
+}
+
+__device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
+__device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory"); }
+/// Until at most so many committed groups are pending.
+template <int Pending> __device__ inline void wait_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(Pending) : "memory");
+}
+/// Keeps the compiler from moving what uses these registers across this place. Costs no instruction.
+template <int N> __device__ inline void pin(float (&x)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+f"(x[i])::"memory");
+}
+template <int N> __device__ inline void pin(std::uint32_t (&x)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+r"(x[i])::"memory");
+}
+
+#define DELTA_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define DELTA_D16(i) DELTA_D4(i), DELTA_D4(i + 4), DELTA_D4(i + 8), DELTA_D4(i + 12)
+#define DELTA_N16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define DELTA_N32 DELTA_N16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define DELTA_N64                                                                 \
+  DELTA_N32                                                                       \
+  ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50," \
+  "%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+
+/// D (+)= A B with A in registers, for N = 32, 64 and 128 columns; ALONG_N: B's rows lie along n.
+#define DELTA_PRODUCT(NAME, REGISTERS, N, LIST, OPERANDS, A0, A1, A2, A3, B, ADD, ALONG_N)                            \
+  template <class In>                                                                                                 \
+  __device__ inline void NAME(float (&d)[REGISTERS], const std::uint32_t* a, std::uint64_t b, int add = 1) {          \
+    if constexpr (std::is_same_v<In, __half>)                                                                         \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N               \
+                   "k16.f32.f16.f16 {" LIST "}, {" A0 "," A1 "," A2 "," A3 "}, " B ", p, 1, 1, " ALONG_N ";\n}\n"     \
+                   : OPERANDS                                                                                         \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                   \
+    else                                                                                                              \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N               \
+                   "k16.f32.bf16.bf16 {" LIST "}, {" A0 "," A1 "," A2 "," A3 "}, " B ", p, 1, 1, " ALONG_N ";\n}\n"   \
+                   : OPERANDS                                                                                         \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                   \
+  }
+#define DELTA_D32 DELTA_D16(0), DELTA_D16(16)
+#define DELTA_D64 DELTA_D32, DELTA_D16(32), DELTA_D16(48)
+DELTA_PRODUCT(multiply, 16, "32", DELTA_N16, DELTA_D16(0), "%16", "%17", "%18", "%19", "%20", "%21", "0")
+DELTA_PRODUCT(multiply, 32, "64", DELTA_N32, DELTA_D32, "%32", "%33", "%34", "%35", "%36", "%37", "0")
+DELTA_PRODUCT(multiply_along_n, 32, "64", DELTA_N32, DELTA_D32, "%32", "%33", "%34", "%35", "%36", "%37", "1")
+DELTA_PRODUCT(multiply_along_n, 64, "128", DELTA_N64, DELTA_D64, "%64", "%65", "%66", "%67", "%68", "%69", "1")
+
+/// D (+)= A B with both in shared memory, 64 columns.
+template <class In>
+__device__ inline void multiply_tiles(float (&d)[32], std::uint64_t a, std::uint64_t b, int add) {
+  if constexpr (std::is_same_v<In, __half>)
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" DELTA_N32
+                 "}, %32, %33, p, 1, 1, 0, 0;\n}\n"
+                 : DELTA_D32
+                 : "l"(a), "l"(b), "r"(add));
+  else
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" DELTA_N32
+                 "}, %32, %33, p, 1, 1, 0, 0;\n}\n"
+                 : DELTA_D32
+                 : "l"(a), "l"(b), "r"(add));
+}
+
+// ---------------------------------------------------------------- small things
+
+/// Registers of every thread of the warpgroup from here on.
+template <int Count> __device__ inline void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(Count));
+}
+template <int Count> __device__ inline void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(Count));
+}
+/// Four 8 x 8 matrices of 16-bit numbers to shared memory, transposed or not; a lane gives the address of one row.
+__device__ inline void store_matrices(std::uint32_t address, const std::uint32_t* r) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};\n" ::"r"(address), "r"(r[0]), "r"(r[1]),
+               "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+__device__ inline void store_matrices_transposed(std::uint32_t address, const std::uint32_t* r) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};\n" ::"r"(address), "r"(r[0]),
+               "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+/// What rounding two numbers to a packed pair leaves out, rounded and packed.
+template <class In> __device__ inline std::uint32_t rest(std::uint32_t rounded, float low, float high) {
+  const float2 x = unpack<In>(rounded);
+  return pack<In>(low - x.x, high - x.y);
+}
+__device__ inline void team_barrier(int id) { asm volatile("bar.sync %0, 128;\n" ::"r"(id) : "memory"); }
+
+}  // namespace delta::gpu

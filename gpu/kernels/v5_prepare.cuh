@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first stage of v5: what a chunk needs and the state does not enter, for all chunks at once.
+#pragma once
+#include "gpu/kernels/chain.cuh"
+#include "gpu/kernels/hopper.cuh"
+
+namespace delta::gpu {
+
+/// What the first stage hands to the chain for one chunk of one head, in memory as in shared memory; C = 64.
+/// N = (I + L_g)^{-1} - I is a sum of two 16-bit matrices, itself rounded and the rest. Its upper right quarter is zero
+/// and not there, so three tiles of 32 rows of 128 bytes hold both: rows 0 .. 31 [32 columns of N, 32 of the rest],
+/// rows 32 .. 63 of N, rows 32 .. 63 of the rest. Then P = scale (H . Q K^T), and the factors of the tokens.
+struct Record {
+  static constexpr int kTop = 0, kBottom = 4096, kBottomRest = 8192, kP = 12288, kTokens = 20480;
+  static constexpr int kBytes = kTokens + 4 * (kFactors * kChunk + 4);
+  static constexpr int kSize = 22528;  ///< rounded up to whole KB, for tiles start at those
+};
+static_assert(Record::kBytes <= Record::kSize);
+
+/// Below this a decay is exactly 0 in fp32 wherever it is part of a product, as in v4.
+constexpr double kResetLog = -1000;
+
+/// Where the copy engine finds q, k and v.
+struct Maps {
+  CUtensorMap q, k, v;
+};
+
+/// The chunks that one team of 128 threads prepares: every step-th from `first` on.
+struct Walk {
+  std::int64_t first, step, count;
+  bool by_time;  ///< the first chunks of all heads first, as the chain asks for them; else slot by slot
+};
+
+/// A chunk of a head: its first token in the tensors, how many it has (0: there is no such chunk), and its place in the
+/// workspace, slot * HV + head.
+struct ChunkOf {
+  int batch, token, head, count;
+  std::int64_t place;
+};
+
+__device__ inline ChunkOf chunk_of(const Arguments& a, std::int64_t item, bool by_time) {
+  std::int64_t n, c, place;
+  int head;
+  if (by_time) {
+    const std::int64_t lanes = a.N * a.HV, lane = item % lanes;
+    n = lane / a.HV, c = item / lanes, head = static_cast<int>(lane % a.HV);
+    place = (first_slot(a, n, kChunk) + c) * a.HV + head;
+  } else {
+    const SlotOwner owner = owner_of(a, item / a.HV);
+    n = owner.sequence, c = owner.chunk, head = static_cast<int>(item % a.HV), place = item;
+  }
+  const Sequence s = a.sequence(n);
+  const std::int64_t left = c < 0 ? 0 : s.length - c * kChunk;
+  return {static_cast<int>(s.batch), static_cast<int>(s.begin + c * kChunk), head,
+          static_cast<int>(left < 0 ? 0 : left < kChunk ? left : kChunk), place};
+}
+/// One number of [B, T, HV], of token i of the chunk; `absent` where the tensor was not given.
+__device__ inline float number_of(const Rows& x, const ChunkOf& at, int i, float absent) {
+  return x.data ? static_cast<const float*>(x.data)[at.batch * x.stride_b + (at.token + i) * x.stride_t + at.head * x.stride_h]
+                : absent;
+}
+
+/// Zeros in the rows count .. 63 of tiles of 128-byte rows: what lies beyond a sequence's end, NaN included, is not read.
+template <int Threads> __device__ inline void clear_rows(unsigned char* tiles, int number, int count, int thread) {
+  for (int e = thread; e < number * (kChunk - count) * 8; e += Threads) {
+    const int tile = e / ((kChunk - count) * 8), rest = e % ((kChunk - count) * 8);
+    *reinterpret_cast<uint4*>(tiles + tile * 8192 + (count + rest / 8) * 128 + rest % 8 * 16) = make_uint4(0, 0, 0, 0);
+  }
+  fence_async();
+}
+
+/// Shared memory of a team: K and Q in tiles; what its warps hand each other, then in its place the record; numbers.
+template <int D> struct PrepareMemory {
+  static constexpr int kTiles = D / 64, kKey = 0, kQuery = kTiles * 8192, kRecord = 2 * kTiles * 8192;
+  static constexpr int kL = kRecord, kInverse = kL + 6 * 1024, kScratch = kInverse + 4 * 1024;  // before the record
+  static constexpr int kPitch = 20;  ///< numbers in a row of a diagonal block
+  static constexpr int kNumbers = kRecord + Record::kSize, kBarrier = kNumbers + 6 * kChunk * 4;
+  static constexpr int kBytes = (kBarrier + 8 + 1023) / 1024 * 1024;
+};
+
+/// Two 16-bit numbers whose sum is x up to 2^-17 |x|, packed in pairs: an operand and its rest.
+struct Pair {
+  std::uint32_t big[4], small[4];
+};
+template <class In> __device__ inline void split(Pair& p, const float (&left)[4], const float (&right)[4]) {
+  as_operand<In>(p.big, left, right);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) p.small[i] = p.big[i];
+  rest_of_operand<In>(p.small, left, right);
+}
+__device__ inline void sum_of(float (&block)[2][4], const Pair& p) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 big = unpack<__nv_bfloat16>(p.big[i]), small = unpack<__nv_bfloat16>(p.small[i]);
+    block[i / 2][i % 2 * 2] = big.x + small.x, block[i / 2][i % 2 * 2 + 1] = big.y + small.y;
+  }
+}
+/// D += A B for 16 x 16 blocks that are pairs; b[2 h], b[2 h + 1] serve the columns 8 h .. 8 h + 7.
+__device__ inline void multiply_pairs(float (&d)[2][4], const Pair& a, const unsigned char* b) {
+  std::uint32_t big[4], small[4];
+  get_operand(big, b), get_operand(small, b + 512);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    mma<__nv_bfloat16>(d[h], a.small, big[2 * h], big[2 * h + 1]);
+    mma<__nv_bfloat16>(d[h], a.big, small[2 * h], small[2 * h + 1]);
+    mma<__nv_bfloat16>(d[h], a.big, big[2 * h], big[2 * h + 1]);
+  }
+}
+
+/// \f[ L_g = \mathrm{sl}(B (H \odot X K^\top)), \quad N = (I + L_g)^{-1} - I, \quad P = \mathrm{scale}\,(H \odot Q
+/// K^\top) \f] X K^T = K K^T + diag(lambda) Q K^T, so that q_delta costs one multiply-add.
+///
+/// A warp has 16 rows of the products in registers. It inverts the diagonal block of its rows by forward substitution in
+/// fp32, and then, of the transposed inverse M = A^T, computes the blocks of its own row, which stay in registers:
+/// \f[ M_{ji} = -\Big(\sum_{k=j}^{i-1} M_{jk} L_{ik}^\top\Big) M_{ii}. \f]
+/// The blocks L_ik and M_ii travel through shared memory in the very registers in which the products want them. All
+/// these are pairs of bf16 (16 bits), and no power of L appears: for repeated keys those reach 4.65e17.
+/// \param memory   of the team   \param team  its number in the block
+/// \formula{F37} \formula{F38} \formula{F83}
+template <class In, int D>
+__device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* memory, int team, const Walk& walk,
+                        unsigned char* records, unsigned* ready) {
+  using Memory = PrepareMemory<D>;
+  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
+  const int barrier_id = 1 + team;
+  const std::uint32_t at = shared_address(memory), landed = at + Memory::kBarrier;
+  float* const high = reinterpret_cast<float*>(memory + Memory::kNumbers);
+  float *const low = high + kChunk, *const beta = low + kChunk, *const lambda = beta + kChunk;
+  float *const q_norm = lambda + kChunk, *const k_norm = q_norm + kChunk;
+  float* const scratch = reinterpret_cast<float*>(memory + Memory::kScratch) + warp * 16 * Memory::kPitch;
+
+  if (thread == 0) init_barrier(landed, 1), fence_async();
+  team_barrier(barrier_id);
+
+  auto fetch = [&](const ChunkOf& x) {  // by thread 0
+    arrive_and_expect(landed, 2 * Memory::kTiles * 8192);
+    const int head = a.key_head(x.head);
+    for (int h = 0; h < Memory::kTiles; ++h) {
+      load_tile(at + Memory::kKey + h * 8192, maps.k, 64 * h, head, x.token, x.batch, landed);
+      load_tile(at + Memory::kQuery + h * 8192, maps.q, 64 * h, head, x.token, x.batch, landed);
+    }
+  };
+  // What warp 0 needs of the gates, and warp 1 of beta and lambda, of tokens 2 l and 2 l + 1: asked for a chunk ahead.
+  float first[2], second[2];
+  auto fetch_numbers = [&](const ChunkOf& x) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int i = 2 * lane + e;
+      const bool there = i < x.count;
+      if (warp == 0) {
+        first[e] = there ? number_of(a.g, x, i, a.gate_is_log ? 0 : 1) : a.gate_is_log ? 0 : 1;
+      } else if (warp == 1) {
+        first[e] = there ? number_of(a.beta, x, i, 1) : 0;
+        second[e] = there ? number_of(a.lambda, x, i, 0) : 0;
+      }
+    }
+  };
+  auto next_after = [&](std::int64_t item, ChunkOf& x) {
+    for (; item < walk.count; item += walk.step)
+      if (x = chunk_of(a, item, walk.by_time); x.count > 0) return item;
+    x.count = 0;
+    return item;
+  };
+
+  ChunkOf now, next;
+  std::int64_t item = next_after(walk.first, now), done = -1;
+  if (now.count > 0) {
+    if (thread == 0) fetch(now);
+    fetch_numbers(now);
+  }
+  auto release = [&] {  // by thread 0: the record before this one has arrived in memory
+    wait_stores();
+    if (ready && done >= 0) {
+      fence_async();
+      asm volatile("st.release.gpu.global.u32 [%0], 1;\n" ::"l"(ready + done) : "memory");
+    }
+  };
+
+  for (unsigned parity = 0; now.count > 0; parity ^= 1) {
+    if (warp == 0) {  // G_i: a lane sums two tokens, the lanes scan
+      double log_decay[2];
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const double x = a.gate_is_log ? static_cast<double>(first[e]) : log(static_cast<double>(first[e]));
+        log_decay[e] = x < kResetLog ? kResetLog : x;  // a NaN stays one
+      }
+      double sum = log_decay[0] + log_decay[1];
+#pragma unroll
+      for (int step = 1; step < 32; step *= 2) {
+        const double before = __shfl_up_sync(0xffffffffu, sum, step);
+        if (lane >= step) sum += before;
+      }
+      const double before = __shfl_up_sync(0xffffffffu, sum, 1);
+      double G = lane == 0 ? 0 : before;
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        G += log_decay[e];
+        const double bits = G * 1.4426950408889634;  // log2
+        high[2 * lane + e] = static_cast<float>(bits);
+        low[2 * lane + e] = static_cast<float>(bits - static_cast<double>(static_cast<float>(bits)));
+      }
+    } else if (warp == 1) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) beta[2 * lane + e] = first[e], lambda[2 * lane + e] = second[e];
+    }
+    wait(landed, parity);
+    if (now.count < kChunk) clear_rows<128>(memory + Memory::kKey, 2 * Memory::kTiles, now.count, thread);
+    team_barrier(barrier_id);
+
+    float KK[32], QK[32];
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < D / 16; ++k) {
+      const std::uint64_t key = rows_along_k(at + Memory::kKey + k / 4 * 8192 + k % 4 * 32);
+      multiply_tiles<In>(KK, key, key, k > 0);
+      multiply_tiles<In>(QK, rows_along_k(at + Memory::kQuery + k / 4 * 8192 + k % 4 * 32), key, k > 0);
+    }
+    commit_products();
+    wait_products<0>();
+    pin(KK), pin(QK);
+    if (a.l2norm) {
+      const int i = thread % kChunk;
+      const unsigned char* const tile = memory + (thread < kChunk ? Memory::kKey : Memory::kQuery) + i * 128;
+      float sum = 0;
+      for (int piece = 0; piece < 8 * Memory::kTiles; ++piece) {
+        const In* const x = reinterpret_cast<const In*>(tile + piece / 8 * 8192 + ((piece % 8 ^ (i & 7)) << 4));
+        for (int e = 0; e < 8; ++e) sum += number<float>(x[e]) * number<float>(x[e]);
+      }
+      (thread < kChunk ? k_norm : q_norm)[i] = i < now.count ? 1 / sqrtf(sum + static_cast<float>(a.eps)) : 0;
+    } else {
+      (thread < kChunk ? k_norm : q_norm)[thread % kChunk] = 1;
+    }
+    if (thread == 0) release();
+    team_barrier(barrier_id);  // K and Q are used up, the last record has left
+    const std::int64_t next_item = next_after(item + walk.step, next);
+    if (next.count > 0) {
+      if (thread == 0) fetch(next);
+      fetch_numbers(next);
+    }
+
+    // P, and L_g in the place of K K^T.
+    std::uint32_t P[16];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int i = 16 * warp + g + 8 * h;
+      const float high_i = high[i], low_i = low[i], beta_i = beta[i], lambda_i = lambda[i];
+      const float key_i = a.reads_key ? k_norm[i] : 0, query_i = q_norm[i];
+#pragma unroll
+      for (int tile = 0; tile < 8; ++tile) {
+        float p[2] = {0, 0};
+        if (tile <= 2 * warp + 1)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const int j = 8 * tile + 2 * t + e;
+            float &kk = KK[4 * tile + 2 * h + e], qk = QK[4 * tile + 2 * h + e];
+            const float H = power_of_two((high_i - high[j]) + (low_i - low[j])) * k_norm[j];
+            qk *= query_i * H, kk *= key_i * H;
+            p[e] = j <= i ? static_cast<float>(a.scale) * qk : 0;
+            kk = j < i ? beta_i * (kk + lambda_i * qk) : 0;
+          }
+        P[2 * tile + h] = pack<In>(p[0], p[1]);
+      }
+    }
+    if (a.trace.L_g)
+#pragma unroll
+      for (int e = 0; e < 32; ++e) {
+        const int i = 16 * warp + g + e / 2 % 2 * 8, j = e / 4 * 8 + 2 * t + e % 2;
+        static_cast<float*>(a.trace.L_g)[(now.place * kChunk + i) * kChunk + j] = j < i ? KK[e] : 0;
+      }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const float* const block = KK + 8 * k;  // columns 16 k .. 16 k + 15 of the warp's rows
+      if (k < warp) {
+        Pair b;
+        const float upper[4] = {block[0], block[1], block[4], block[5]}, lower[4] = {block[2], block[3], block[6], block[7]};
+        split<__nv_bfloat16>(b, upper, lower);
+        unsigned char* const to = memory + Memory::kL + (warp * (warp - 1) / 2 + k) * 1024;
+        put_operand(to, b.big), put_operand(to + 512, b.small);
+      } else if (k == warp) {
+#pragma unroll
+        for (int e = 0; e < 8; e += 2)
+          *reinterpret_cast<float2*>(scratch + (g + e / 2 % 2 * 8) * Memory::kPitch + e / 4 * 8 + 2 * t) =
+              make_float2(block[e], block[e + 1]);
+      }
+    }
+    __syncwarp();
+    float column[16];  // lane c < 16 solves (I + L_ww) a = e_c
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      float sum = 0;
+#pragma unroll
+      for (int j = 0; j < i; j += 4) {  // all lanes read the same row
+        const float4 d = *reinterpret_cast<const float4*>(scratch + i * Memory::kPitch + j);
+        sum += d.x * column[j];
+        if (j + 1 < i) sum += d.y * column[j + 1];
+        if (j + 2 < i) sum += d.z * column[j + 2];
+        if (j + 3 < i) sum += d.w * column[j + 3];
+      }
+      column[i] = (i == lane ? 1.f : 0.f) - sum;
+    }
+    __syncwarp();
+    if (lane < 16)
+#pragma unroll
+      for (int i = 0; i < 16; ++i) scratch[i * Memory::kPitch + lane] = column[i];
+    __syncwarp();
+    auto A = [&](int i, int j) { return scratch[i * Memory::kPitch + j]; };
+    Pair M[4];  // the warp's row of blocks of A^T, those from the diagonal on
+    {
+      const float upper[4] = {A(g, 2 * t), A(g, 2 * t + 1), A(g, 2 * t + 8), A(g, 2 * t + 9)};
+      const float lower[4] = {A(g + 8, 2 * t), A(g + 8, 2 * t + 1), A(g + 8, 2 * t + 8), A(g + 8, 2 * t + 9)};
+      Pair b;
+      split<__nv_bfloat16>(b, upper, lower);
+      put_operand(memory + Memory::kInverse + warp * 1024, b.big);
+      put_operand(memory + Memory::kInverse + warp * 1024 + 512, b.small);
+      float own[2][4];
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) own[h][e] = A(8 * h + 2 * t + e % 2, g + e / 2 * 8);
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        if (k == warp) split<__nv_bfloat16>(M[k], own[0], own[1]);
+    }
+    team_barrier(barrier_id);
+#pragma unroll
+    for (int i = 1; i < 4; ++i) {
+      if (i <= warp) continue;
+      float sum[2][4] = {}, product[2][4] = {};
+#pragma unroll
+      for (int k = 0; k < i; ++k)
+        if (k >= warp) multiply_pairs(sum, M[k], memory + Memory::kL + (i * (i - 1) / 2 + k) * 1024);
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sum[h][e] = -sum[h][e];
+      Pair s;
+      split<__nv_bfloat16>(s, sum[0], sum[1]);
+      multiply_pairs(product, s, memory + Memory::kInverse + i * 1024);
+      split<__nv_bfloat16>(M[i], product[0], product[1]);
+    }
+    team_barrier(barrier_id);  // what the warps handed each other is used up: the record takes its place
+
+    const std::uint32_t record = at + Memory::kRecord;
+    const int matrix = lane / 8, r = lane % 8;
+#pragma unroll
+    for (int m = 0; m < 4; ++m)
+      store_matrices(record + Record::kP + swizzled<128>(16 * warp + matrix % 2 * 8 + r, 2 * m + matrix / 2), P + 4 * m);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const bool zero = i < warp;  // above the diagonal only what the tiles hold: blocks (0, 1) and (2, 3)
+      if (zero && !(warp == i + 1 && i % 2 == 0)) continue;
+      Pair n{};
+      if (!zero) {
+        float block[2][4];
+        sum_of(block, M[i]);
+        if (i == warp)  // of the diagonal block what is strictly below the diagonal
+#pragma unroll
+          for (int h = 0; h < 2; ++h)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) block[h][e] = 8 * h + 2 * t + e % 2 > g + e / 2 * 8 ? block[h][e] : 0;
+        split<In>(n, block[0], block[1]);
+      }
+      const int row = 16 * (i % 2) + matrix / 2 * 8 + r, piece = 2 * warp + matrix % 2;
+      if (i < 2) {
+        store_matrices_transposed(record + Record::kTop + swizzled<128>(row, piece), n.big);
+        store_matrices_transposed(record + Record::kTop + swizzled<128>(row, piece + 4), n.small);
+      } else {
+        store_matrices_transposed(record + Record::kBottom + swizzled<128>(row, piece), n.big);
+        store_matrices_transposed(record + Record::kBottomRest + swizzled<128>(row, piece), n.small);
+      }
+    }
+    if (thread < kChunk) {
+      const int i = thread, last = kChunk - 1;
+      float* const factor = reinterpret_cast<float*>(memory + Memory::kRecord + Record::kTokens);
+      const float gamma = power_of_two(high[i] + low[i]), scale = static_cast<float>(a.scale);
+      factor[kBeta * kChunk + i] = beta[i];
+      factor[kReadKey * kChunk + i] = a.reads_key ? beta[i] * gamma * k_norm[i] : 0;
+      factor[kReadQuery * kChunk + i] = beta[i] * gamma * lambda[i] * q_norm[i];
+      factor[kOutput * kChunk + i] = scale * gamma * q_norm[i];
+      factor[kWrite * kChunk + i] = power_of_two((high[last] - high[i]) + (low[last] - low[i])) * k_norm[i];
+      if (i == last) factor[kFactors * kChunk] = gamma;
+      if (a.trace.gamma && i < now.count) static_cast<float*>(a.trace.gamma)[now.place * kChunk + i] = gamma;
+    }
+    if (a.trace.inverse)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float block[2][4];
+        if (i >= warp) sum_of(block, M[i]);
+#pragma unroll
+        for (int h = 0; h < 2; ++h)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const int row = 16 * i + 8 * h + 2 * t + e % 2, column_ = 16 * warp + g + e / 2 * 8;
+            static_cast<float*>(a.trace.inverse)[(now.place * kChunk + row) * kChunk + column_] =
+                i < warp ? 0 : block[h][e];
+          }
+      }
+    fence_async();
+    team_barrier(barrier_id);
+    if (thread == 0) store_bytes(records + now.place * Record::kSize, record, Record::kBytes);
+    done = now.place;
+    now = next, item = next_item;
+  }
+  if (thread == 0) release();
+}
+
+}  // namespace delta::gpu
