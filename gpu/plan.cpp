@@ -107,7 +107,8 @@ std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const 
         return "v5 needs q, k, v and o aligned to 16 bytes with strides that are multiples of 8 elements";
       if (!walkable(p.q, p.B, p.T, p.H) || !walkable(p.k, p.B, p.T, p.H) || !walkable(p.v, p.B, p.T, p.HV))
         return "v5 needs q, k and v with positive strides";
-      if (p.T >= std::int64_t{1} << 31) return "v5 counts tokens in 32 bits";
+      if (p.T >= std::int64_t{1} << 31 || slots(p, kChunk) * p.HV >= std::int64_t{1} << 31)
+        return "v5 counts tokens and chunks in 32 bits";
       if (p.trace.W || p.trace.U) return "v5 computes neither W nor U~";
       if (p.rows && p.rows != 64 && p.rows != p.d_v) return "a block of v5 owns 64 rows of S or all 128";
       // Few heads: two blocks a head, and the blocks that the heads leave idle prepare the chunks.
@@ -117,7 +118,8 @@ std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const 
       if (p.overlap == 2 && blocks >= all)
         return "the stages of v5 run side by side where the heads leave multiprocessors idle, and " + number(blocks) +
                " blocks leave none of " + number(all);
-      const bool beside = p.overlap ? p.overlap == 2 : blocks * 8 <= all * 5;
+      const bool traced = chunk_trace(p.trace);  // written by the stages one after the other
+      const bool beside = p.overlap ? p.overlap == 2 && !traced : blocks * 8 <= all * 5 && !traced;
       out.producers = static_cast<std::int32_t>(beside ? all - blocks : 0);
       if (hopper_shared(p.d_k, out.rows) > device.shared_memory)
         return "v5 needs " + number(hopper_shared(p.d_k, out.rows)) + " bytes of shared memory and a block has " +

@@ -35,7 +35,9 @@ __device__ inline void wait(std::uint32_t barrier, unsigned parity) {
       : "memory");
 }
 /// Makes what this thread wrote to shared memory visible to the copy engine and the tensor cores.
-__device__ inline void fence_async() { asm volatile("fence.proxy.async;\n" ::: "memory"); }
+__device__ inline void fence_shared() { asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory"); }
+/// Puts this thread's accesses to memory in order with those of the copy engine; a microsecond.
+__device__ inline void fence_global() { asm volatile("fence.proxy.async.global;\n" ::: "memory"); }
 
 // ---------------------------------------------------------------- the copy engine
 
@@ -64,15 +66,23 @@ __device__ inline void wait_stores() { asm volatile("cp.async.bulk.wait_group 0;
 
 // ---------------------------------------------------------------- products
 
+/// Where tiles lie, as descriptors count: in 16 bytes. The same in every thread of the warp, and the compiler is told so: a
+/// descriptor in ordinary registers costs ten instructions between two products.
+__device__ inline std::uint32_t place_of(std::uint32_t address) { return __shfl_sync(0xffffffffu, address >> 4, 0); }
+
+__device__ inline std::uint64_t descriptor(std::uint32_t low) {
+  constexpr std::uint32_t kHigh = 1u << 30 | 1024 >> 4;  // swizzled by 128 bytes; eight rows are 1024 bytes
+  std::uint64_t d;
+  asm("mov.b64 %0, {%1, %2};\n" : "=l"(d) : "r"(low), "r"(kHigh));
+  return d;
+}
 /// A tile of 128-byte rows, each row one n (B) or m (A), its columns along k: 16 columns further are 32 bytes.
-__device__ inline std::uint64_t rows_along_k(std::uint32_t address) {
-  constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62, kGroup = std::uint64_t{1024 >> 4} << 32;
-  return kSwizzle128 | kGroup | std::uint64_t{1} << 16 | (address & 0x3ffff) >> 4;
+__device__ inline std::uint64_t rows_along_k(std::uint32_t place, int bytes) {
+  return descriptor(place + (1u << 16 | static_cast<unsigned>(bytes) >> 4));
 }
 /// The same tile read the other way, each row one k: 16 rows further are 2048 bytes, 64 columns further `next` bytes.
-__device__ inline std::uint64_t rows_along_n(std::uint32_t address, int next) {
-  constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62, kGroup = std::uint64_t{1024 >> 4} << 32;
-  return kSwizzle128 | kGroup | static_cast<std::uint64_t>(next >> 4) << 16 | (address & 0x3ffff) >> 4;
+__device__ inline std::uint64_t rows_along_n(std::uint32_t place, int bytes, int next) {
+  return descriptor(place + (static_cast<unsigned>(next) >> 4 << 16 | static_cast<unsigned>(bytes) >> 4));
 }
 
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }

@@ -33,7 +33,7 @@ struct Stages {
   unsigned char* records;  ///< [slots, HV] records
   unsigned* ready;         ///< [slots, HV]: 1 once the record is there; nullptr: all are
   unsigned chain_blocks;   ///< blocks beyond these prepare
-  std::int64_t items;      ///< chunks to prepare, in the order of time
+  unsigned items;          ///< chunks to prepare, in the order of time
 };
 
 /// Stores 16 bytes, or nothing. In one instruction: a branch between a product and its wait would serialise the products.
@@ -77,13 +77,24 @@ __device__ void fetch_chunks(const Arguments& a, const Maps& maps, const Stages&
         unsigned there = 0;
         while (!there)
           asm volatile("ld.acquire.gpu.global.u32 %0, [%1];\n" : "=r"(there) : "l"(stages.ready + slot_head) : "memory");
-        fence_async();
+        fence_global();
       }
       load_bytes(to + Shared::kRecord, stages.records + slot_head * Record::kSize, Record::kBytes, full + 8 * stage);
     }
     __syncwarp();
   }
 }
+
+/// Two warpgroups that multiply at the same time also wait at the same time. So they take turns: one issues the products
+/// of a chunk with the state only after the other has.
+struct Turns {
+  int mine, other;
+  __device__ explicit Turns(int group) : mine(8 + group), other(8 + 1 - group) {
+    if (group == 1) give_on();
+  }
+  __device__ void wait_for_mine() const { asm volatile("bar.sync %0, 256;\n" ::"r"(mine) : "memory"); }
+  __device__ void give_on() const { asm volatile("bar.arrive %0, 256;\n" ::"r"(other) : "memory"); }
+};
 
 /// One warpgroup's 64 rows of S along the chunks, on transposes, S [64 x d_k] being the left operand:
 /// \f[ R^\top = V^\top B - (S K^\top) D_a - (S Q^\top) D_b, \quad Z^\top = R^\top + R^\top N^\top, \quad
@@ -103,6 +114,7 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Seq
   const std::int64_t chunks = (s.length + kChunk - 1) / kChunk, slot = first_slot(a, n, kChunk);
   const std::int64_t state = n * a.HV + head;
   const int channel = first + 64 * group + 16 * warp;  // of the warp's first row
+  const Turns turns(W == 2 ? group : 0);
 
   float S[D / 2];          // [64 x d_k] over the warpgroup
   std::uint32_t left[D / 4];  // S rounded: a left operand
@@ -114,42 +126,31 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Seq
 #pragma unroll
   for (int i = 0; i < D / 4; ++i) left[i] = pack<In>(S[2 * i], S[2 * i + 1]);
 
-  std::uint32_t out[16] = {};  // o^T of the chunk before, stored while the next products run
-  In* const o = const_cast<In*>(row<In>(a.o, s, 0, head)) + channel;
+  // o^T of a chunk is turned round through shared memory, and leaves while the products of the next chunk run.
+  In* o = const_cast<In*>(row<In>(a.o, s, lane / 2 - kChunk, head)) + channel + lane % 2 * 8;  // of the chunk before
   auto store_output = [&](std::int64_t c) {
-#pragma unroll
-    for (int j = 0; j < 8; j += 2)
-      store_matrices_transposed(turn + swizzled<32>(8 * (j + matrix / 2) + r, matrix % 2), out + 2 * j);
-    __syncwarp();
+    const int left = static_cast<int>(min(static_cast<std::int64_t>(kChunk), s.length - c * kChunk));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int token = 16 * i + lane / 2, piece = lane % 2;
-      const std::int64_t at_token = c * kChunk + token;
-      store_if(c >= 0 && at_token < s.length, o + at_token * a.o.stride_t + piece * 8,
-               *reinterpret_cast<const uint4*>(turned + swizzled<32>(token, piece)));
+      const int token = 16 * i + lane / 2;
+      store_if(c >= 0 && token < left, o + 16 * i * a.o.stride_t,
+               *reinterpret_cast<const uint4*>(turned + swizzled<32>(token, lane % 2)));
     }
+    o += kChunk * a.o.stride_t;
     __syncwarp();
   };
 
   for (std::int64_t c = 0; c < chunks; ++c) {
     const int stage = static_cast<int>(c % kStages);
-    const std::uint32_t key = at + stage * Shared::kStage + Shared::kKey, query = key + Shared::kQuery - Shared::kKey;
-    const std::uint32_t record = at + stage * Shared::kStage + Shared::kRecord;
+    const std::uint32_t tiles = place_of(at + stage * Shared::kStage);
+    constexpr int kN = Shared::kRecord + Record::kTop, kBelow = Shared::kRecord + Record::kBottom,
+                  kBelowRest = Shared::kRecord + Record::kBottomRest, kP = Shared::kRecord + Record::kP;
     const float* const factor =
         reinterpret_cast<const float*>(memory + stage * Shared::kStage + Shared::kRecord + Record::kTokens) + 2 * t;
     auto of = [&](Factor f, int j) { return *reinterpret_cast<const float2*>(factor + f * kChunk + 8 * j); };
     wait(full + 8 * stage, (c / kStages) & 1);
 
-    float X[32], O[32];  // S K^T and S Q^T [64 x 64 tokens]
-    pin(left);
-    begin_products();
-#pragma unroll
-    for (int k = 0; k < D / 16; ++k) multiply<In>(X, left + 4 * k, rows_along_k(key + k / 4 * 8192 + k % 4 * 32), k > 0);
-    commit_products();
-#pragma unroll
-    for (int k = 0; k < D / 16; ++k) multiply<In>(O, left + 4 * k, rows_along_k(query + k / 4 * 8192 + k % 4 * 32), k > 0);
-    commit_products();
-    store_output(c - 1);
+    // Asked for before the products are issued, so that nothing waits for shared memory after them.
     std::uint32_t V[16];  // V^T, packed as an operand
 #pragma unroll
     for (int j = 0; j < 8; j += 2) {
@@ -159,6 +160,28 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Seq
 #pragma unroll
       for (int i = 0; i < 4; ++i) V[2 * j + i] = v[i];
     }
+    float b[16], read_key[16];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float2 x = of(kBeta, j), y = of(kReadKey, j);
+      b[2 * j] = x.x, b[2 * j + 1] = x.y, read_key[2 * j] = y.x, read_key[2 * j + 1] = y.y;
+    }
+    pin(V), pin(b), pin(read_key);
+
+    float X[32], O[32];  // S K^T and S Q^T [64 x 64 tokens]
+    pin(left);
+    if constexpr (W == 2) turns.wait_for_mine();
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < D / 16; ++k)
+      multiply<In>(X, left + 4 * k, rows_along_k(tiles, Shared::kKey + k / 4 * 8192 + k % 4 * 32), k > 0);
+    commit_products();
+#pragma unroll
+    for (int k = 0; k < D / 16; ++k)
+      multiply<In>(O, left + 4 * k, rows_along_k(tiles, Shared::kQuery + k / 4 * 8192 + k % 4 * 32), k > 0);
+    commit_products();
+    if constexpr (W == 2) turns.give_on();
+    store_output(c - 1);
     wait_products<Lambda ? 0 : 1>();
     pin(X);
     if constexpr (Lambda) pin(O);
@@ -167,14 +190,13 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Seq
     std::uint32_t R[16], R_rest[16];  // R = R + R_rest as operands
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
-      const float2 b = of(kBeta, j), read_key = of(kReadKey, j);
       float2 read_query{};
       if constexpr (Lambda) read_query = of(kReadQuery, j);
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const float2 v = unpack<In>(V[2 * j + h]);
         const int e = 4 * j + 2 * h;
-        float low = b.x * v.x - read_key.x * X[e], high = b.y * v.y - read_key.y * X[e + 1];
+        float low = b[2 * j] * v.x - read_key[2 * j] * X[e], high = b[2 * j + 1] * v.y - read_key[2 * j + 1] * X[e + 1];
         if constexpr (Lambda) low -= read_query.x * O[e], high -= read_query.y * O[e + 1];
         R[e / 2] = pack<In>(low, high);
         R_rest[e / 2] = rest<In>(R[e / 2], low, high);
@@ -186,34 +208,43 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Seq
     begin_products();
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
-      multiply<In>(Z0, R_rest + 4 * k, rows_along_k(record + Record::kTop + 32 * k));
-      multiply<In>(Z0, R + 4 * k, rows_along_k(record + Record::kTop + 64 + 32 * k));
-      multiply<In>(Z0, R + 4 * k, rows_along_k(record + Record::kTop + 32 * k));
+      multiply<In>(Z0, R_rest + 4 * k, rows_along_k(tiles, kN + 32 * k));
+      multiply<In>(Z0, R + 4 * k, rows_along_k(tiles, kN + 64 + 32 * k));
+      multiply<In>(Z0, R + 4 * k, rows_along_k(tiles, kN + 32 * k));
     }
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      multiply<In>(Z1, R_rest + 4 * k, rows_along_k(record + Record::kBottom + 32 * k));
-      multiply<In>(Z1, R + 4 * k, rows_along_k(record + Record::kBottomRest + 32 * k));
-      multiply<In>(Z1, R + 4 * k, rows_along_k(record + Record::kBottom + 32 * k));
+      multiply<In>(Z1, R_rest + 4 * k, rows_along_k(tiles, kBelow + 32 * k));
+      multiply<In>(Z1, R + 4 * k, rows_along_k(tiles, kBelowRest + 32 * k));
+      multiply<In>(Z1, R + 4 * k, rows_along_k(tiles, kBelow + 32 * k));
     }
     commit_products();
     const float gamma = factor[kFactors * kChunk - 2 * t];
 #pragma unroll
     for (int e = 0; e < D / 2; ++e) S[e] *= gamma;
+    pin(S);
+    wait_products<1>();
+    pin(O);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float2 output = of(kOutput, j);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) O[4 * j + 2 * h] *= output.x, O[4 * j + 2 * h + 1] *= output.y;
+    }
+    pin(O);
     wait_products<0>();
-    pin(Z0), pin(Z1), pin(O);
+    pin(Z0), pin(Z1);
 
     std::uint32_t solved[16], written[16];  // Z^T and Z^T D_w as operands
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
-      const float2 write = of(kWrite, j), output = of(kOutput, j);
+      const float2 write = of(kWrite, j);
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int e = 4 * j + 2 * h;
         const float* const z = j < 4 ? Z0 + e : Z1 + e - 16;
         solved[e / 2] = pack<In>(z[0], z[1]);
         written[e / 2] = pack<In>(write.x * z[0], write.y * z[1]);
-        O[e] *= output.x, O[e + 1] *= output.y;
       }
     }
     if (a.trace.Z)
@@ -224,21 +255,28 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Seq
     pin(S), pin(solved), pin(written), pin(O);
     begin_products();
 #pragma unroll
-    for (int k = 0; k < 4; ++k) multiply_along_n<In>(S, written + 4 * k, rows_along_n(key + 2048 * k, 8192));
+    for (int k = 0; k < 4; ++k) multiply_along_n<In>(S, written + 4 * k, rows_along_n(tiles, Shared::kKey + 2048 * k, 8192));
     commit_products();
 #pragma unroll
-    for (int k = 0; k < 4; ++k) multiply<In>(O, solved + 4 * k, rows_along_k(record + Record::kP + 32 * k));
+    for (int k = 0; k < 4; ++k) multiply<In>(O, solved + 4 * k, rows_along_k(tiles, kP + 32 * k));
     commit_products();
     wait_products<1>();
     pin(S);
 #pragma unroll
     for (int i = 0; i < D / 4; ++i) left[i] = pack<In>(S[2 * i], S[2 * i + 1]);
+    pin(left);
     wait_products<0>();
     pin(O);
     __syncwarp();
     if (lane == 0) arrive(free + 8 * stage);
 #pragma unroll
-    for (int i = 0; i < 16; ++i) out[i] = pack<In>(O[2 * i], O[2 * i + 1]);
+    for (int j = 0; j < 8; j += 2) {
+      std::uint32_t out[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) out[i] = pack<In>(O[4 * j + 2 * i], O[4 * j + 2 * i + 1]);
+      store_matrices_transposed(turn + swizzled<32>(8 * (j + matrix / 2) + r, matrix % 2), out);
+    }
+    __syncwarp();
     if (a.trace.S)
 #pragma unroll
       for (int e = 0; e < D / 2; ++e)
@@ -262,10 +300,9 @@ __global__ void __launch_bounds__(128 * (W + 1), 1)
   extern __shared__ __align__(1024) unsigned char memory[];
   const int group = threadIdx.x / 128;
   if (blockIdx.x >= stages.chain_blocks) {
-    const std::int64_t teams = static_cast<std::int64_t>(gridDim.x - stages.chain_blocks) * Shared::kTeams;
-    const std::int64_t first = static_cast<std::int64_t>(group) * (gridDim.x - stages.chain_blocks) + blockIdx.x - stages.chain_blocks;
-    prepare<In, D>(a, maps, memory + group * PrepareMemory<D>::kBytes, group, {first, teams, stages.items, true},
-                   stages.records, stages.ready);
+    const unsigned blocks = gridDim.x - stages.chain_blocks, first = group * blocks + blockIdx.x - stages.chain_blocks;
+    prepare<In, D, false>(a, maps, memory + group * PrepareMemory<D>::kBytes, group,
+                   {first, blocks * Shared::kTeams, stages.items, true}, stages.records, stages.ready);
     return;
   }
   const int slices = a.d_v / (64 * W);
@@ -276,7 +313,7 @@ __global__ void __launch_bounds__(128 * (W + 1), 1)
     const std::uint32_t full = shared_address(memory) + Shared::kBarriers;
     for (int i = 0; i < kStages; ++i) init_barrier(full + 8 * i, 1), init_barrier(full + 8 * (kStages + i), 4 * W);
     init_barrier(full + 8 * 2 * kStages, 1);
-    fence_async();
+    fence_shared();
   }
   __syncthreads();
   if (group == 0) {
@@ -288,14 +325,13 @@ __global__ void __launch_bounds__(128 * (W + 1), 1)
   }
 }
 
-template <class In, int D>
+template <class In, int D, bool Trace>
 __global__ void __launch_bounds__(512, 1)
-    prepare_all(const Arguments a, const __grid_constant__ Maps maps, unsigned char* records, std::int64_t items) {
+    prepare_all(const Arguments a, const __grid_constant__ Maps maps, unsigned char* records, unsigned items) {
   extern __shared__ __align__(1024) unsigned char memory[];
   const int team = threadIdx.x / 128;
-  prepare<In, D>(a, maps, memory + team * PrepareMemory<D>::kBytes, team,
-                 {static_cast<std::int64_t>(team) * gridDim.x + blockIdx.x, 4 * static_cast<std::int64_t>(gridDim.x), items, false},
-                 records, nullptr);
+  prepare<In, D, Trace>(a, maps, memory + team * PrepareMemory<D>::kBytes, team,
+                 {team * gridDim.x + blockIdx.x, 4 * gridDim.x, items, false}, records, nullptr);
 }
 
 // ---------------------------------------------------------------- launching
@@ -331,14 +367,16 @@ cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan
   if (error != cudaSuccess) return error;
   if (plan.producers > 0) {
     stages.ready = reinterpret_cast<unsigned*>(stages.records + all * Record::kSize);
-    stages.items = (a.T + kChunk - 1) / kChunk * lanes;
+    stages.items = static_cast<unsigned>((a.T + kChunk - 1) / kChunk * lanes);
     error = cudaMemsetAsync(stages.ready, 0, static_cast<std::size_t>(all) * 4, stream);
   } else {
     constexpr int shared = 4 * PrepareMemory<D>::kBytes;
-    error = allow_all_shared_memory(prepare_all<In, D>);
+    const auto prepare = a.trace.gamma || a.trace.L_g || a.trace.inverse ? prepare_all<In, D, true> : prepare_all<In, D, false>;
+    error = allow_all_shared_memory(prepare);
     if (error != cudaSuccess) return error;
     const std::int64_t blocks = min(all, static_cast<std::int64_t>(plan.multiprocessors));
-    prepare_all<In, D><<<static_cast<unsigned>(blocks), 512, shared, stream>>>(a, maps, stages.records, all);
+    prepare<<<static_cast<unsigned>(blocks), 512, shared, stream>>>(a, maps, stages.records,
+                                                                               static_cast<unsigned>(all));
     error = cudaGetLastError();
   }
   if (error != cudaSuccess) return error;

@@ -27,7 +27,7 @@ struct Maps {
 
 /// The chunks that one team of 128 threads prepares: every step-th from `first` on.
 struct Walk {
-  std::int64_t first, step, count;
+  unsigned first, step, count;
   bool by_time;  ///< the first chunks of all heads first, as the chain asks for them; else slot by slot
 };
 
@@ -35,29 +35,35 @@ struct Walk {
 /// workspace, slot * HV + head.
 struct ChunkOf {
   int batch, token, head, count;
-  std::int64_t place;
+  unsigned place;
 };
 
-__device__ inline ChunkOf chunk_of(const Arguments& a, std::int64_t item, bool by_time) {
-  std::int64_t n, c, place;
-  int head;
+__device__ inline ChunkOf chunk_of(const Arguments& a, unsigned item, bool by_time) {
+  const unsigned HV = static_cast<unsigned>(a.HV), N = static_cast<unsigned>(a.N);
+  unsigned n, c, slot, head;
   if (by_time) {
-    const std::int64_t lanes = a.N * a.HV, lane = item % lanes;
-    n = lane / a.HV, c = item / lanes, head = static_cast<int>(lane % a.HV);
-    place = (first_slot(a, n, kChunk) + c) * a.HV + head;
+    const unsigned lane = item % (N * HV);
+    n = lane / HV, c = item / (N * HV), head = lane % HV;
+    slot = static_cast<unsigned>(first_slot(a, n, kChunk)) + c;
   } else {
-    const SlotOwner owner = owner_of(a, item / a.HV);
-    n = owner.sequence, c = owner.chunk, head = static_cast<int>(item % a.HV), place = item;
+    slot = item / HV, head = item % HV;
+    const unsigned slots = static_cast<unsigned>(a.T / kChunk) + 1;  // of a sequence, where all have one length
+    const SlotOwner owner = a.offsets ? owner_of(a, slot) : SlotOwner{slot / slots, slot % slots};
+    n = static_cast<unsigned>(owner.sequence), c = static_cast<unsigned>(owner.chunk);
   }
   const Sequence s = a.sequence(n);
-  const std::int64_t left = c < 0 ? 0 : s.length - c * kChunk;
-  return {static_cast<int>(s.batch), static_cast<int>(s.begin + c * kChunk), head,
-          static_cast<int>(left < 0 ? 0 : left < kChunk ? left : kChunk), place};
+  const std::int64_t left = s.length - std::int64_t{kChunk} * c;
+  return {static_cast<int>(s.batch), static_cast<int>(s.begin) + kChunk * static_cast<int>(c), static_cast<int>(head),
+          static_cast<int>(left < 0 ? 0 : left < kChunk ? left : kChunk), slot * HV + head};
 }
-/// One number of [B, T, HV], of token i of the chunk; `absent` where the tensor was not given.
-__device__ inline float number_of(const Rows& x, const ChunkOf& at, int i, float absent) {
-  return x.data ? static_cast<const float*>(x.data)[at.batch * x.stride_b + (at.token + i) * x.stride_t + at.head * x.stride_h]
-                : absent;
+/// Fetches one number of [B, T, HV], of token i of the chunk, without waiting; 0 beyond its end.
+__device__ inline void copy_number(float* to, const Rows& x, const ChunkOf& at, int i) {
+  if (!x.data) return;
+  const bool there = i < at.count;
+  const float* const from = static_cast<const float*>(x.data) + at.batch * x.stride_b + at.token * x.stride_t + at.head * x.stride_h;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(shared_address(to)),
+               "l"(from + (there ? i * x.stride_t : 0)), "r"(there ? 4 : 0)
+               : "memory");
 }
 
 /// Zeros in the rows count .. 63 of tiles of 128-byte rows: what lies beyond a sequence's end, NaN included, is not read.
@@ -66,7 +72,7 @@ template <int Threads> __device__ inline void clear_rows(unsigned char* tiles, i
     const int tile = e / ((kChunk - count) * 8), rest = e % ((kChunk - count) * 8);
     *reinterpret_cast<uint4*>(tiles + tile * 8192 + (count + rest / 8) * 128 + rest % 8 * 16) = make_uint4(0, 0, 0, 0);
   }
-  fence_async();
+  fence_shared();
 }
 
 /// Shared memory of a team: K and Q in tiles; what its warps hand each other, then in its place the record; numbers.
@@ -74,7 +80,8 @@ template <int D> struct PrepareMemory {
   static constexpr int kTiles = D / 64, kKey = 0, kQuery = kTiles * 8192, kRecord = 2 * kTiles * 8192;
   static constexpr int kL = kRecord, kInverse = kL + 6 * 1024, kScratch = kInverse + 4 * 1024;  // before the record
   static constexpr int kPitch = 20;  ///< numbers in a row of a diagonal block
-  static constexpr int kNumbers = kRecord + Record::kSize, kBarrier = kNumbers + 6 * kChunk * 4;
+  static constexpr int kNumbers = kRecord + Record::kSize, kGiven = 4 * kChunk;  // four per token, then twice three as given
+  static constexpr int kBarrier = kNumbers + 10 * kChunk * 4;
   static constexpr int kBytes = (kBarrier + 8 + 1023) / 1024 * 1024;
 };
 
@@ -117,19 +124,18 @@ __device__ inline void multiply_pairs(float (&d)[2][4], const Pair& a, const uns
 /// these are pairs of bf16 (16 bits), and no power of L appears: for repeated keys those reach 4.65e17.
 /// \param memory   of the team   \param team  its number in the block
 /// \formula{F37} \formula{F38} \formula{F83}
-template <class In, int D>
+template <class In, int D, bool Trace>
 __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* memory, int team, const Walk& walk,
                         unsigned char* records, unsigned* ready) {
   using Memory = PrepareMemory<D>;
   const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
   const int barrier_id = 1 + team;
-  const std::uint32_t at = shared_address(memory), landed = at + Memory::kBarrier;
+  const std::uint32_t at = shared_address(memory), tiles = place_of(at), landed = at + Memory::kBarrier;
   float* const high = reinterpret_cast<float*>(memory + Memory::kNumbers);
-  float *const low = high + kChunk, *const beta = low + kChunk, *const lambda = beta + kChunk;
-  float *const q_norm = lambda + kChunk, *const k_norm = q_norm + kChunk;
+  float *const low = high + kChunk, *const q_norm = low + kChunk, *const k_norm = q_norm + kChunk;
   float* const scratch = reinterpret_cast<float*>(memory + Memory::kScratch) + warp * 16 * Memory::kPitch;
 
-  if (thread == 0) init_barrier(landed, 1), fence_async();
+  if (thread == 0) init_barrier(landed, 1), fence_shared();
   team_barrier(barrier_id);
 
   auto fetch = [&](const ChunkOf& x) {  // by thread 0
@@ -140,22 +146,16 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
       load_tile(at + Memory::kQuery + h * 8192, maps.q, 64 * h, head, x.token, x.batch, landed);
     }
   };
-  // What warp 0 needs of the gates, and warp 1 of beta and lambda, of tokens 2 l and 2 l + 1: asked for a chunk ahead.
-  float first[2], second[2];
-  auto fetch_numbers = [&](const ChunkOf& x) {
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int i = 2 * lane + e;
-      const bool there = i < x.count;
-      if (warp == 0) {
-        first[e] = there ? number_of(a.g, x, i, a.gate_is_log ? 0 : 1) : a.gate_is_log ? 0 : 1;
-      } else if (warp == 1) {
-        first[e] = there ? number_of(a.beta, x, i, 1) : 0;
-        second[e] = there ? number_of(a.lambda, x, i, 0) : 0;
-      }
-    }
+  auto fetch_numbers = [&](const ChunkOf& x, unsigned parity) {  // g, beta and lambda of 64 tokens
+    float* const given = high + Memory::kGiven + static_cast<int>(parity) * 3 * kChunk;
+    const int i = thread % kChunk;
+    if (thread < kChunk)
+      copy_number(given + i, a.g, x, i), copy_number(given + 2 * kChunk + i, a.lambda, x, i);
+    else
+      copy_number(given + kChunk + i, a.beta, x, i);
+    commit_copies();
   };
-  auto next_after = [&](std::int64_t item, ChunkOf& x) {
+  auto next_after = [&](unsigned item, ChunkOf& x) {
     for (; item < walk.count; item += walk.step)
       if (x = chunk_of(a, item, walk.by_time); x.count > 0) return item;
     x.count = 0;
@@ -163,26 +163,46 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
   };
 
   ChunkOf now, next;
-  std::int64_t item = next_after(walk.first, now), done = -1;
+  constexpr unsigned kNone = 0xffffffffu;
+  unsigned item = next_after(walk.first, now), done = kNone;
   if (now.count > 0) {
     if (thread == 0) fetch(now);
-    fetch_numbers(now);
+    fetch_numbers(now, 0);
   }
-  auto release = [&] {  // by thread 0: the record before this one has arrived in memory
+  auto release = [&] {  // by thread 0: the record before this one has left; with `ready`, it has arrived
+    if (!ready || done == kNone) return wait_stores_read();
     wait_stores();
-    if (ready && done >= 0) {
-      fence_async();
-      asm volatile("st.release.gpu.global.u32 [%0], 1;\n" ::"l"(ready + done) : "memory");
-    }
+    fence_global();
+    asm volatile("st.release.gpu.global.u32 [%0], 1;\n" ::"l"(ready + done) : "memory");
   };
 
   for (unsigned parity = 0; now.count > 0; parity ^= 1) {
+    const float* const given = high + Memory::kGiven + static_cast<int>(parity) * 3 * kChunk;
+    auto beta_of = [&](int i) { return i >= now.count ? 0 : a.beta.data ? given[kChunk + i] : 1; };
+    auto lambda_of = [&](int i) { return a.lambda.data ? given[2 * kChunk + i] : 0; };
+    wait_copies<0>();
+    wait(landed, parity);
+    if (now.count < kChunk) clear_rows<128>(memory + Memory::kKey, 2 * Memory::kTiles, now.count, thread);
+    team_barrier(barrier_id);
+
+    float KK[32], QK[32];
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < D / 16; ++k) {
+      const int along = k / 4 * 8192 + k % 4 * 32;
+      const std::uint64_t key = rows_along_k(tiles, Memory::kKey + along);
+      multiply_tiles<In>(KK, key, key, k > 0);
+      multiply_tiles<In>(QK, rows_along_k(tiles, Memory::kQuery + along), key, k > 0);
+    }
+    commit_products();
     if (warp == 0) {  // G_i: a lane sums two tokens, the lanes scan
-      double log_decay[2];
+      double log_decay[2] = {0, 0};
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const double x = a.gate_is_log ? static_cast<double>(first[e]) : log(static_cast<double>(first[e]));
-        log_decay[e] = x < kResetLog ? kResetLog : x;  // a NaN stays one
+        if (!a.g.data || 2 * lane + e >= now.count) continue;
+        const double x = given[2 * lane + e];
+        log_decay[e] = a.gate_is_log ? x : log(x);
+        if (log_decay[e] < kResetLog) log_decay[e] = kResetLog;  // a NaN stays one
       }
       double sum = log_decay[0] + log_decay[1];
 #pragma unroll
@@ -199,25 +219,7 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
         high[2 * lane + e] = static_cast<float>(bits);
         low[2 * lane + e] = static_cast<float>(bits - static_cast<double>(static_cast<float>(bits)));
       }
-    } else if (warp == 1) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) beta[2 * lane + e] = first[e], lambda[2 * lane + e] = second[e];
     }
-    wait(landed, parity);
-    if (now.count < kChunk) clear_rows<128>(memory + Memory::kKey, 2 * Memory::kTiles, now.count, thread);
-    team_barrier(barrier_id);
-
-    float KK[32], QK[32];
-    begin_products();
-#pragma unroll
-    for (int k = 0; k < D / 16; ++k) {
-      const std::uint64_t key = rows_along_k(at + Memory::kKey + k / 4 * 8192 + k % 4 * 32);
-      multiply_tiles<In>(KK, key, key, k > 0);
-      multiply_tiles<In>(QK, rows_along_k(at + Memory::kQuery + k / 4 * 8192 + k % 4 * 32), key, k > 0);
-    }
-    commit_products();
-    wait_products<0>();
-    pin(KK), pin(QK);
     if (a.l2norm) {
       const int i = thread % kChunk;
       const unsigned char* const tile = memory + (thread < kChunk ? Memory::kKey : Memory::kQuery) + i * 128;
@@ -227,45 +229,54 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
         for (int e = 0; e < 8; ++e) sum += number<float>(x[e]) * number<float>(x[e]);
       }
       (thread < kChunk ? k_norm : q_norm)[i] = i < now.count ? 1 / sqrtf(sum + static_cast<float>(a.eps)) : 0;
-    } else {
-      (thread < kChunk ? k_norm : q_norm)[thread % kChunk] = 1;
     }
+    wait_products<0>();
+    pin(KK), pin(QK);
     if (thread == 0) release();
     team_barrier(barrier_id);  // K and Q are used up, the last record has left
-    const std::int64_t next_item = next_after(item + walk.step, next);
+    const unsigned next_item = next_after(item + walk.step, next);
     if (next.count > 0) {
       if (thread == 0) fetch(next);
-      fetch_numbers(next);
+      fetch_numbers(next, parity ^ 1);
     }
 
+    if (a.l2norm)  // the norms are factors: the rows themselves are never rounded again
+#pragma unroll
+      for (int e = 0; e < 32; ++e) {
+        const int i = 16 * warp + g + e / 2 % 2 * 8, j = e / 4 * 8 + 2 * t + e % 2;
+        KK[e] *= k_norm[i] * k_norm[j], QK[e] *= q_norm[i] * k_norm[j];
+      }
     // P, and L_g in the place of K K^T.
     std::uint32_t P[16];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int i = 16 * warp + g + 8 * h;
-      const float high_i = high[i], low_i = low[i], beta_i = beta[i], lambda_i = lambda[i];
-      const float key_i = a.reads_key ? k_norm[i] : 0, query_i = q_norm[i];
+      const float high_i = high[i], low_i = low[i], beta_i = beta_of(i), lambda_i = lambda_of(i);
+      const float c = a.reads_key ? 1 : 0, scale = static_cast<float>(a.scale);
 #pragma unroll
       for (int tile = 0; tile < 8; ++tile) {
         float p[2] = {0, 0};
-        if (tile <= 2 * warp + 1)
+        if (tile <= 2 * warp + 1) {
+          const float2 high_j = *reinterpret_cast<const float2*>(high + 8 * tile + 2 * t);
+          const float2 low_j = *reinterpret_cast<const float2*>(low + 8 * tile + 2 * t);
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             const int j = 8 * tile + 2 * t + e;
-            float &kk = KK[4 * tile + 2 * h + e], qk = QK[4 * tile + 2 * h + e];
-            const float H = power_of_two((high_i - high[j]) + (low_i - low[j])) * k_norm[j];
-            qk *= query_i * H, kk *= key_i * H;
-            p[e] = j <= i ? static_cast<float>(a.scale) * qk : 0;
-            kk = j < i ? beta_i * (kk + lambda_i * qk) : 0;
+            float& kk = KK[4 * tile + 2 * h + e];
+            const float qk = QK[4 * tile + 2 * h + e];
+            const float H = power_of_two((high_i - (e ? high_j.y : high_j.x)) + (low_i - (e ? low_j.y : low_j.x)));
+            p[e] = j <= i ? scale * H * qk : 0;
+            kk = j < i ? beta_i * H * (c * kk + lambda_i * qk) : 0;
           }
+        }
         P[2 * tile + h] = pack<In>(p[0], p[1]);
       }
     }
-    if (a.trace.L_g)
+    if (Trace && a.trace.L_g)
 #pragma unroll
       for (int e = 0; e < 32; ++e) {
         const int i = 16 * warp + g + e / 2 % 2 * 8, j = e / 4 * 8 + 2 * t + e % 2;
-        static_cast<float*>(a.trace.L_g)[(now.place * kChunk + i) * kChunk + j] = j < i ? KK[e] : 0;
+        static_cast<float*>(a.trace.L_g)[(std::int64_t{now.place} * kChunk + i) * kChunk + j] = j < i ? KK[e] : 0;
       }
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -350,14 +361,17 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
       const bool zero = i < warp;  // above the diagonal only what the tiles hold: blocks (0, 1) and (2, 3)
       if (zero && !(warp == i + 1 && i % 2 == 0)) continue;
       Pair n{};
-      if (!zero) {
+      if (!zero) n = M[i];
+      if (i == warp)  // of the diagonal block what is strictly below the diagonal
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int below = e / 2 * 8 + 2 * t - (g + e % 2 * 8);  // row - column of the pair's first number
+          const std::uint32_t keep = (below > 0 ? 0xffffu : 0) | (below + 1 > 0 ? 0xffff0000u : 0);
+          n.big[e] &= keep, n.small[e] &= keep;
+        }
+      if constexpr (std::is_same_v<In, __half>) {
         float block[2][4];
-        sum_of(block, M[i]);
-        if (i == warp)  // of the diagonal block what is strictly below the diagonal
-#pragma unroll
-          for (int h = 0; h < 2; ++h)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) block[h][e] = 8 * h + 2 * t + e % 2 > g + e / 2 * 8 ? block[h][e] : 0;
+        sum_of(block, n);
         split<In>(n, block[0], block[1]);
       }
       const int row = 16 * (i % 2) + matrix / 2 * 8 + r, piece = 2 * warp + matrix % 2;
@@ -372,16 +386,17 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
     if (thread < kChunk) {
       const int i = thread, last = kChunk - 1;
       float* const factor = reinterpret_cast<float*>(memory + Memory::kRecord + Record::kTokens);
-      const float gamma = power_of_two(high[i] + low[i]), scale = static_cast<float>(a.scale);
-      factor[kBeta * kChunk + i] = beta[i];
-      factor[kReadKey * kChunk + i] = a.reads_key ? beta[i] * gamma * k_norm[i] : 0;
-      factor[kReadQuery * kChunk + i] = beta[i] * gamma * lambda[i] * q_norm[i];
-      factor[kOutput * kChunk + i] = scale * gamma * q_norm[i];
-      factor[kWrite * kChunk + i] = power_of_two((high[last] - high[i]) + (low[last] - low[i])) * k_norm[i];
+      const float gamma = power_of_two(high[i] + low[i]), scale = static_cast<float>(a.scale), beta = beta_of(i);
+      const float key = a.l2norm ? k_norm[i] : 1, query = a.l2norm ? q_norm[i] : 1;
+      factor[kBeta * kChunk + i] = beta;
+      factor[kReadKey * kChunk + i] = a.reads_key ? beta * gamma * key : 0;
+      factor[kReadQuery * kChunk + i] = beta * gamma * lambda_of(i) * query;
+      factor[kOutput * kChunk + i] = scale * gamma * query;
+      factor[kWrite * kChunk + i] = power_of_two((high[last] - high[i]) + (low[last] - low[i])) * key;
       if (i == last) factor[kFactors * kChunk] = gamma;
-      if (a.trace.gamma && i < now.count) static_cast<float*>(a.trace.gamma)[now.place * kChunk + i] = gamma;
+      if (Trace && a.trace.gamma && i < now.count) static_cast<float*>(a.trace.gamma)[std::int64_t{now.place} * kChunk + i] = gamma;
     }
-    if (a.trace.inverse)
+    if (Trace && a.trace.inverse)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         float block[2][4];
@@ -391,13 +406,13 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
 #pragma unroll
           for (int e = 0; e < 4; ++e) {
             const int row = 16 * i + 8 * h + 2 * t + e % 2, column_ = 16 * warp + g + e / 2 * 8;
-            static_cast<float*>(a.trace.inverse)[(now.place * kChunk + row) * kChunk + column_] =
+            static_cast<float*>(a.trace.inverse)[(std::int64_t{now.place} * kChunk + row) * kChunk + column_] =
                 i < warp ? 0 : block[h][e];
           }
       }
-    fence_async();
+    fence_shared();
     team_barrier(barrier_id);
-    if (thread == 0) store_bytes(records + now.place * Record::kSize, record, Record::kBytes);
+    if (thread == 0) store_bytes(records + std::int64_t{now.place} * Record::kSize, record, Record::kBytes);
     done = now.place;
     now = next, item = next_item;
   }
