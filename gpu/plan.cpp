@@ -80,7 +80,6 @@ std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const 
       // block.
       const std::int64_t heads = sequences(p) * p.HV;
       auto needs = [&](int stages) { return chain_shared(p.d_k, out.rows, per_channel, stages); };
-      if (p.rows == 128) return "a block of v4 owns 16, 32 or 64 rows of S";
       out.rows = p.rows ? p.rows : 64;
       while (!p.rows && out.rows > 16 &&
              (heads * (p.d_v / out.rows) * 4 < device.multiprocessors * 3 || needs(2) > device.shared_memory))
@@ -110,30 +109,31 @@ std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const 
       if (p.T >= std::int64_t{1} << 31 || slots(p, kChunk) * p.HV >= std::int64_t{1} << 31)
         return "v5 counts tokens and chunks in 32 bits";
       if (p.trace.W || p.trace.U) return "v5 computes neither W nor U~";
-      if (p.rows && p.rows != 64 && p.rows != p.d_v) return "a block of v5 owns 64 rows of S or all 128";
-      // Few heads: two blocks a head, and the blocks that the heads leave idle prepare the chunks.
-      const std::int64_t heads = sequences(p) * p.HV, all = device.multiprocessors;
-      out.rows = p.rows ? p.rows : p.d_v == 128 && heads * 3 > all ? 128 : 64;
-      const std::int64_t blocks = heads * (p.d_v / out.rows);
-      if (p.overlap == 2 && blocks >= all)
-        return "the stages of v5 run side by side where the heads leave multiprocessors idle, and " + number(blocks) +
-               " blocks leave none of " + number(all);
-      const bool traced = chunk_trace(p.trace);  // written by the stages one after the other
-      const bool beside = p.overlap ? p.overlap == 2 && !traced : blocks * 8 <= all * 5 && !traced;
-      out.producers = static_cast<std::int32_t>(beside ? all - blocks : 0);
-      if (hopper_shared(p.d_k, out.rows) > device.shared_memory)
-        return "v5 needs " + number(hopper_shared(p.d_k, out.rows)) + " bytes of shared memory and a block has " +
+      if (p.rows && p.rows != 64) return "a block of v5 owns 64 rows of S";
+      // Where the chains leave half of the multiprocessors idle, those prepare; else each chain does so itself. What the
+      // first stage traces is written before.
+      const std::int64_t all = device.multiprocessors, blocks = sequences(p) * p.HV * (p.d_v / 64);
+      out.rows = 64;
+      out.overlap = chunk_trace(p.trace) ? DELTAREF_BEFORE : p.overlap ? p.overlap
+                    : blocks * 2 <= all  ? DELTAREF_BESIDE
+                                         : DELTAREF_TOGETHER;
+      if (out.overlap == DELTAREF_BESIDE && blocks >= all)
+        return number(blocks) + " blocks leave none of " + number(all) + " multiprocessors idle to prepare beside them";
+      out.producers = static_cast<std::int32_t>(out.overlap == DELTAREF_BEFORE   ? all
+                                                : out.overlap == DELTAREF_BESIDE ? all - blocks
+                                                                                 : 0);
+      if (hopper_shared(p.d_k) > device.shared_memory)
+        return "v5 needs " + number(hopper_shared(p.d_k)) + " bytes of shared memory and a block has " +
                number(device.shared_memory);
-      out.stages = 3;
+      out.stages = out.overlap == DELTAREF_TOGETHER ? 2 : 3;
       out.chunk = kChunk;
-      out.workspace = static_cast<std::uint64_t>(slots(p, kChunk) * p.HV * (kHopperRecord + (beside ? 4 : 0)));
+      out.workspace = static_cast<std::uint64_t>(slots(p, kChunk) * p.HV * (kHopperRecord + 4));
       break;
     }
     default:
       return "there is no such version";
   }
   out.slots = slots(p, out.chunk);
-  out.multiprocessors = device.multiprocessors;
   if (p.cu_seqlens)  // the offsets travel in front of the workspace
     out.workspace += static_cast<std::uint64_t>((8 * (p.sequences + 1) + 255) / 256 * 256);
   return "";
@@ -163,9 +163,11 @@ std::int64_t chain_shared(std::int64_t d_k, std::int64_t rows, bool per_channel,
   return stages * stage + rows / 16 * 512 * (d_k / 16 + 16);
 }
 
-std::int64_t hopper_shared(std::int64_t d_k, std::int64_t rows) {
-  // Three stages of K, Q, V and a record; 2 KB a warp to turn o^T round; barriers.
-  return 3 * (4 * d_k * kChunk + 2 * rows * kChunk + kHopperRecord) + rows / 16 * 2048 + 64;
+std::int64_t hopper_shared(std::int64_t d_k) {
+  // A stage: K, Q, V of 64 rows, a record. Three of them, or two and a team that prepares; 8 KB to turn o^T round, 1 for
+  // barriers. A team: K, Q, a record, numbers; a block of three teams needs the least.
+  const std::int64_t keys = 4 * d_k * kChunk, stage = keys + 2 * 64 * kChunk + kHopperRecord, team = keys + kHopperRecord + 2048;
+  return 9216 + 2 * stage + (stage > team ? stage : team);
 }
 
 Refusal check(const deltaref_gpu_problem& p) {
@@ -175,9 +177,9 @@ Refusal check(const deltaref_gpu_problem& p) {
   if (!in(p.state_layout, 0, 1))
     return invalid("state_layout: expected 0 (kv) or 1 (vk), got " + number(p.state_layout));
   if (!in(p.version, 0, DELTAREF_V5)) return invalid("version: expected 0 (auto) to 5, got " + number(p.version));
-  if (p.rows != 0 && p.rows != 16 && p.rows != 32 && p.rows != 64 && p.rows != 128)
-    return invalid("rows: expected 0 (chosen), 16, 32, 64 or 128, got " + number(p.rows));
-  if (!in(p.overlap, 0, 2)) return invalid("overlap: expected 0 (chosen), 1 (never) or 2, got " + number(p.overlap));
+  if (p.rows != 0 && p.rows != 16 && p.rows != 32 && p.rows != 64)
+    return invalid("rows: expected 0 (chosen), 16, 32 or 64, got " + number(p.rows));
+  if (!in(p.overlap, 0, 3)) return invalid("overlap: expected 0 (chosen) to 3 (together), got " + number(p.overlap));
   if (p.B < 1 || p.T < 0) return invalid("expected B >= 1 and T >= 0, got B = " + number(p.B) + ", T = " + number(p.T));
   if (p.H < 1 || p.HV < 1 || p.HV % p.H != 0)
     return invalid("HV must be a multiple of H, got H = " + number(p.H) + ", HV = " + number(p.HV));

@@ -44,7 +44,7 @@ class Device(ctypes.Structure):
 
 class Plan(ctypes.Structure):
     _fields_ = [("version", ctypes.c_int32), ("chunk", ctypes.c_int32), ("rows", ctypes.c_int32),
-                ("stages", ctypes.c_int32), ("producers", ctypes.c_int32), ("multiprocessors", ctypes.c_int32),
+                ("stages", ctypes.c_int32), ("overlap", ctypes.c_int32), ("producers", ctypes.c_int32),
                 ("slots", ctypes.c_int64), ("workspace", ctypes.c_uint64), ("reason", ctypes.c_char * 240)]
 
 

@@ -50,6 +50,12 @@ __device__ inline void load_tile(std::uint32_t to, const CUtensorMap& map, int c
       "l"(&map), "r"(barrier), "r"(channel), "r"(head), "r"(token), "r"(batch)
       : "memory");
 }
+/// Brings such a tile as near as the L2 cache.
+__device__ inline void prefetch_tile(const CUtensorMap& map, int channel, int head, int token, int batch) {
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];\n" ::"l"(&map), "r"(channel),
+               "r"(head), "r"(token), "r"(batch)
+               : "memory");
+}
 __device__ inline void load_bytes(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier)
@@ -166,6 +172,10 @@ __device__ inline void store_matrices_transposed(std::uint32_t address, const st
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};\n" ::"r"(address), "r"(r[0]),
                "r"(r[1]), "r"(r[2]), "r"(r[3])
                : "memory");
+}
+/// Two numbers from shared memory, in this place of the program.
+__device__ inline void load_pair(float& x, float& y, std::uint32_t address) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];\n" : "=f"(x), "=f"(y) : "r"(address) : "memory");
 }
 /// What rounding two numbers to a packed pair leaves out, rounded and packed.
 template <class In> __device__ inline std::uint32_t rest(std::uint32_t rounded, float low, float high) {

@@ -14,26 +14,37 @@
 namespace delta::gpu {
 namespace {
 
-constexpr int kStages = 3;
-
-/// Shared memory of a block of W warpgroups with 64 rows of S each: the stages, each K, Q, V of the rows and the record,
-/// then what a warp needs to turn o^T round, then the barriers.
-template <int D, int W> struct ChainShared {
-  static constexpr int kKeys = D / 64 * 8192, kKey = 0, kQuery = kKeys, kValue = 2 * kKeys;
-  static constexpr int kRecord = kValue + W * 8192, kStage = kRecord + Record::kSize;
-  static constexpr int kOutput = kStages * kStage, kWarpOutput = kChunk * 32;
-  static constexpr int kBarriers = kOutput + 4 * W * kWarpOutput;
-  static constexpr int kTeams = W + 1;  ///< teams of a block that prepares
-  static constexpr int kChain = kBarriers + 64, kPrepare = kTeams * PrepareMemory<D>::kBytes;
-  static constexpr int kBytes = kChain > kPrepare ? kChain : kPrepare;
+/// Shared memory of a block: barriers; what a warp needs to turn o^T round; stages, each K, Q, V of 64 rows and the record.
+/// A team that prepares takes the place of the third stage. A block that only prepares has teams from the start.
+template <int D> struct ChainShared {
+  static constexpr int kMostStages = 3, kTeams = 3;
+  static constexpr int kFull = 0, kFree = 8 * kMostStages, kTail = 16 * kMostStages;
+  static constexpr int kOutput = 1024, kWarpOutput = kChunk * 32, kStages = kOutput + 4 * kWarpOutput;
+  static constexpr int kKeys = D / 64 * 8192, kKey = 0, kQuery = kKeys, kValue = 2 * kKeys, kRecord = kValue + 8192;
+  static constexpr int kStage = kRecord + Record::kSize, kTeam = kStages + 2 * kStage;
+  static constexpr int kThird = kStage > PrepareMemory<D>::kBytes ? kStage : PrepareMemory<D>::kBytes;
+  static constexpr int kBytes = kTeam + kThird;
+  static_assert(kTeams * PrepareMemory<D>::kBytes <= kBytes);
 };
 
-/// What the two stages share besides the problem.
+/// How the two stages share the device.
 struct Stages {
   unsigned char* records;  ///< [slots, HV] records
   unsigned* ready;         ///< [slots, HV]: 1 once the record is there; nullptr: all are
-  unsigned chain_blocks;   ///< blocks beyond these prepare
-  unsigned items;          ///< chunks to prepare, in the order of time
+  unsigned chain_blocks;   ///< blocks beyond these only prepare
+  unsigned items;          ///< what those prepare, counted by `order`
+  Order order;
+  bool together;           ///< the third warpgroup of a chain block prepares chunks of its own head
+  __device__ int depth() const { return together ? 2 : 3; }
+};
+
+/// Where a block is in its ring of stages: which one, and how often it came round.
+struct Ring {
+  int stage = 0;
+  unsigned round = 0;
+  __device__ void next(int depth) {
+    if (++stage == depth) stage = 0, ++round;
+  }
 };
 
 /// Stores 16 bytes, or nothing. In one instruction: a branch between a product and its wait would serialise the products.
@@ -43,58 +54,49 @@ __device__ inline void store_if(bool there, void* to, const uint4& x) {
                : "memory");
 }
 
-/// The warp that fetches: chunk c goes to stage c mod 3 as soon as that is free.
-template <class In, int D, int W>
+/// The warp that fetches: the next chunk goes to the next stage as soon as that is free.
+template <class In, int D>
 __device__ void fetch_chunks(const Arguments& a, const Maps& maps, const Stages& stages, unsigned char* memory,
                              const Sequence& s, std::int64_t n, int head, int first) {
-  using Shared = ChainShared<D, W>;
-  const std::uint32_t at = shared_address(memory), full = at + Shared::kBarriers, free = full + 8 * kStages,
-                      tail = free + 8 * kStages;
-  const int thread = threadIdx.x;
-  const std::int64_t chunks = (s.length + kChunk - 1) / kChunk, slot = first_slot(a, n, kChunk);
-  for (std::int64_t c = 0; c < chunks; ++c) {
-    const int stage = static_cast<int>(c % kStages), count = static_cast<int>(min(static_cast<std::int64_t>(kChunk), s.length - c * kChunk));
-    if (c >= kStages) wait(free + 8 * stage, (c / kStages - 1) & 1);
-    const std::uint32_t to = at + stage * Shared::kStage, landed = count == kChunk ? full + 8 * stage : tail;
-    const std::int64_t slot_head = (slot + c) * a.HV + head;
+  using Shared = ChainShared<D>;
+  const int thread = threadIdx.x, depth = stages.depth();
+  const std::uint32_t at = shared_address(memory), full = at + Shared::kFull, free = at + Shared::kFree, tail = at + Shared::kTail;
+  const unsigned place = static_cast<unsigned>(first_slot(a, n, kChunk)) * a.HV + head;
+  const int chunks = static_cast<int>((s.length + kChunk - 1) / kChunk);
+  Ring ring;
+  for (int c = 0; c < chunks; ++c, ring.next(depth)) {
+    const int count = static_cast<int>(min(static_cast<std::int64_t>(kChunk), s.length - std::int64_t{kChunk} * c));
+    if (ring.round > 0) wait(free + 8 * ring.stage, (ring.round - 1) & 1);
+    const std::uint32_t to = at + Shared::kStages + ring.stage * Shared::kStage, full_now = full + 8 * ring.stage;
+    const std::uint32_t landed = count == kChunk ? full_now : tail;
     if (thread == 0) {
       arrive_and_expect(landed, Shared::kRecord + (count == kChunk ? Record::kBytes : 0));
-      const int token = static_cast<int>(s.begin + c * kChunk), batch = static_cast<int>(s.batch);
+      const int token = static_cast<int>(s.begin) + c * kChunk, batch = static_cast<int>(s.batch);
       for (int h = 0; h < D / 64; ++h) {
         load_tile(to + Shared::kKey + h * 8192, maps.k, 64 * h, a.key_head(head), token, batch, landed);
         load_tile(to + Shared::kQuery + h * 8192, maps.q, 64 * h, a.key_head(head), token, batch, landed);
       }
-      for (int w = 0; w < W; ++w) load_tile(to + Shared::kValue + w * 8192, maps.v, first + 64 * w, head, token, batch, landed);
+      load_tile(to + Shared::kValue, maps.v, first, head, token, batch, landed);
     }
     if (count < kChunk) {  // once a sequence
       wait(tail, 0);
-      clear_rows<32>(memory + stage * Shared::kStage, 2 * (D / 64) + W, count, thread);
+      clear_rows<32>(memory + Shared::kStages + ring.stage * Shared::kStage, 2 * (D / 64) + 1, count, thread);
       __syncwarp();
-      if (thread == 0) arrive_and_expect(full + 8 * stage, Record::kBytes);
+      if (thread == 0) arrive_and_expect(full_now, Record::kBytes);
     }
     if (thread == 0) {
+      const unsigned now = place + static_cast<unsigned>(c) * a.HV;
       if (stages.ready) {
         unsigned there = 0;
         while (!there)
-          asm volatile("ld.acquire.gpu.global.u32 %0, [%1];\n" : "=r"(there) : "l"(stages.ready + slot_head) : "memory");
+          asm volatile("ld.acquire.gpu.global.u32 %0, [%1];\n" : "=r"(there) : "l"(stages.ready + now) : "memory");
         fence_global();
       }
-      load_bytes(to + Shared::kRecord, stages.records + slot_head * Record::kSize, Record::kBytes, full + 8 * stage);
+      load_bytes(to + Shared::kRecord, stages.records + std::int64_t{now} * Record::kSize, Record::kBytes, full_now);
     }
     __syncwarp();
   }
 }
-
-/// Two warpgroups that multiply at the same time also wait at the same time. So they take turns: one issues the products
-/// of a chunk with the state only after the other has.
-struct Turns {
-  int mine, other;
-  __device__ explicit Turns(int group) : mine(8 + group), other(8 + 1 - group) {
-    if (group == 1) give_on();
-  }
-  __device__ void wait_for_mine() const { asm volatile("bar.sync %0, 256;\n" ::"r"(mine) : "memory"); }
-  __device__ void give_on() const { asm volatile("bar.arrive %0, 256;\n" ::"r"(other) : "memory"); }
-};
 
 /// One warpgroup's 64 rows of S along the chunks, on transposes, S [64 x d_k] being the left operand:
 /// \f[ R^\top = V^\top B - (S K^\top) D_a - (S Q^\top) D_b, \quad Z^\top = R^\top + R^\top N^\top, \quad
@@ -102,19 +104,18 @@ struct Turns {
 /// R and N are sums of two 16-bit operands each, of whose four products the smallest is left out.
 /// \tparam Lambda  whether D_b is there: only then R waits for S Q^T
 /// \formula{F84}
-template <class In, int D, int W, bool Lambda>
-__device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Sequence& s, std::int64_t n, int head,
-                            int first) {
-  using Shared = ChainShared<D, W>;
-  const int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+template <class In, int D, bool Lambda>
+__device__ void walk_chunks(const Arguments& a, unsigned char* memory, int depth, const Sequence& s, std::int64_t n,
+                            int head, int first) {
+  using Shared = ChainShared<D>;
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int g = lane / 4, t = lane % 4, matrix = lane / 8, r = lane % 8;
-  const std::uint32_t at = shared_address(memory), full = at + Shared::kBarriers, free = full + 8 * kStages;
-  const std::uint32_t turn = at + Shared::kOutput + (4 * group + warp) * Shared::kWarpOutput;
-  const unsigned char* const turned = memory + Shared::kOutput + (4 * group + warp) * Shared::kWarpOutput;
-  const std::int64_t chunks = (s.length + kChunk - 1) / kChunk, slot = first_slot(a, n, kChunk);
-  const std::int64_t state = n * a.HV + head;
-  const int channel = first + 64 * group + 16 * warp;  // of the warp's first row
-  const Turns turns(W == 2 ? group : 0);
+  const std::uint32_t at = shared_address(memory), full = at + Shared::kFull, free = at + Shared::kFree;
+  const std::uint32_t turn = at + Shared::kOutput + warp * Shared::kWarpOutput;
+  const unsigned char* const turned = memory + Shared::kOutput + warp * Shared::kWarpOutput;
+  const int chunks = static_cast<int>((s.length + kChunk - 1) / kChunk);
+  const std::int64_t slot = first_slot(a, n, kChunk), state = n * a.HV + head;
+  const int channel = first + 16 * warp;  // of the warp's first row
 
   float S[D / 2];          // [64 x d_k] over the warpgroup
   std::uint32_t left[D / 4];  // S rounded: a left operand
@@ -128,8 +129,8 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Seq
 
   // o^T of a chunk is turned round through shared memory, and leaves while the products of the next chunk run.
   In* o = const_cast<In*>(row<In>(a.o, s, lane / 2 - kChunk, head)) + channel + lane % 2 * 8;  // of the chunk before
-  auto store_output = [&](std::int64_t c) {
-    const int left = static_cast<int>(min(static_cast<std::int64_t>(kChunk), s.length - c * kChunk));
+  auto store_output = [&](int c) {
+    const int left = static_cast<int>(min(static_cast<std::int64_t>(kChunk), s.length - std::int64_t{kChunk} * c));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int token = 16 * i + lane / 2;
@@ -140,22 +141,24 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Seq
     __syncwarp();
   };
 
-  for (std::int64_t c = 0; c < chunks; ++c) {
-    const int stage = static_cast<int>(c % kStages);
-    const std::uint32_t tiles = place_of(at + stage * Shared::kStage);
+  Ring ring;
+  for (int c = 0; c < chunks; ++c, ring.next(depth)) {
+    const int stage = ring.stage;
+    const int here = Shared::kStages + stage * Shared::kStage;
+    const std::uint32_t tiles = place_of(at + here);
     constexpr int kN = Shared::kRecord + Record::kTop, kBelow = Shared::kRecord + Record::kBottom,
                   kBelowRest = Shared::kRecord + Record::kBottomRest, kP = Shared::kRecord + Record::kP;
     const float* const factor =
-        reinterpret_cast<const float*>(memory + stage * Shared::kStage + Shared::kRecord + Record::kTokens) + 2 * t;
+        reinterpret_cast<const float*>(memory + here + Shared::kRecord + Record::kTokens) + 2 * t;
     auto of = [&](Factor f, int j) { return *reinterpret_cast<const float2*>(factor + f * kChunk + 8 * j); };
-    wait(full + 8 * stage, (c / kStages) & 1);
+    wait(full + 8 * stage, ring.round & 1);
 
     // Asked for before the products are issued, so that nothing waits for shared memory after them.
     std::uint32_t V[16];  // V^T, packed as an operand
 #pragma unroll
     for (int j = 0; j < 8; j += 2) {
       std::uint32_t v[4];
-      load_matrices_transposed(v, at + stage * Shared::kStage + Shared::kValue + group * 8192 +
+      load_matrices_transposed(v, at + here + Shared::kValue +
                                       swizzled<128>(8 * (j + matrix / 2) + r, 2 * warp + matrix % 2));
 #pragma unroll
       for (int i = 0; i < 4; ++i) V[2 * j + i] = v[i];
@@ -163,14 +166,13 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Seq
     float b[16], read_key[16];
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
-      const float2 x = of(kBeta, j), y = of(kReadKey, j);
-      b[2 * j] = x.x, b[2 * j + 1] = x.y, read_key[2 * j] = y.x, read_key[2 * j + 1] = y.y;
+      const std::uint32_t from = shared_address(factor) + 32 * j;
+      load_pair(b[2 * j], b[2 * j + 1], from + 4 * kBeta * kChunk);
+      load_pair(read_key[2 * j], read_key[2 * j + 1], from + 4 * kReadKey * kChunk);
     }
-    pin(V), pin(b), pin(read_key);
 
     float X[32], O[32];  // S K^T and S Q^T [64 x 64 tokens]
     pin(left);
-    if constexpr (W == 2) turns.wait_for_mine();
     begin_products();
 #pragma unroll
     for (int k = 0; k < D / 16; ++k)
@@ -180,8 +182,8 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Seq
     for (int k = 0; k < D / 16; ++k)
       multiply<In>(O, left + 4 * k, rows_along_k(tiles, Shared::kQuery + k / 4 * 8192 + k % 4 * 32), k > 0);
     commit_products();
-    if constexpr (W == 2) turns.give_on();
     store_output(c - 1);
+    pin(V), pin(b), pin(read_key);
     wait_products<Lambda ? 0 : 1>();
     pin(X);
     if constexpr (Lambda) pin(O);
@@ -291,47 +293,48 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Seq
           a.final_state)[a.state_index(state, channel + g + e / 2 % 2 * 8, e / 4 * 8 + 2 * t + e % 2)] = S[e];
 }
 
-/// One block is one multiprocessor's: a fetching warpgroup (of which one warp works) and W that own 64 rows of S each; or
-/// W + 1 teams that prepare.
-template <class In, int D, int W, bool Lambda>
-__global__ void __launch_bounds__(128 * (W + 1), 1)
+/// One block is one multiprocessor's: a warp that fetches, a warpgroup that owns 64 rows of S, and a team that prepares;
+/// or three teams that prepare.
+template <class In, int D, bool Lambda, bool Trace>
+__global__ void __launch_bounds__(384, 1)
     chain(const Arguments a, const __grid_constant__ Maps maps, const Stages stages) {
-  using Shared = ChainShared<D, W>;
+  using Shared = ChainShared<D>;
   extern __shared__ __align__(1024) unsigned char memory[];
-  const int group = threadIdx.x / 128;
-  if (blockIdx.x >= stages.chain_blocks) {
-    const unsigned blocks = gridDim.x - stages.chain_blocks, first = group * blocks + blockIdx.x - stages.chain_blocks;
-    prepare<In, D, false>(a, maps, memory + group * PrepareMemory<D>::kBytes, group,
-                   {first, blocks * Shared::kTeams, stages.items, true}, stages.records, stages.ready);
-    return;
+  const int group = threadIdx.x / 128, depth = stages.depth();
+  const bool prepares = blockIdx.x >= stages.chain_blocks;
+  const unsigned slices = static_cast<unsigned>(a.d_v / 64), lane = blockIdx.x / slices, slice = blockIdx.x % slices;
+  if (!prepares) {
+    if (threadIdx.x == 0) {
+      const std::uint32_t at = shared_address(memory);
+      for (int i = 0; i < Shared::kMostStages; ++i)
+        init_barrier(at + Shared::kFull + 8 * i, 1), init_barrier(at + Shared::kFree + 8 * i, 4);
+      init_barrier(at + Shared::kTail, 1);
+      fence_shared();
+    }
+    __syncthreads();
   }
-  const int slices = a.d_v / (64 * W);
-  const std::int64_t state = blockIdx.x / slices, n = state / a.HV;
-  const int head = static_cast<int>(state % a.HV), first = static_cast<int>(blockIdx.x % slices) * 64 * W;
-  const Sequence s = a.sequence(n);
-  if (threadIdx.x == 0) {
-    const std::uint32_t full = shared_address(memory) + Shared::kBarriers;
-    for (int i = 0; i < kStages; ++i) init_barrier(full + 8 * i, 1), init_barrier(full + 8 * (kStages + i), 4 * W);
-    init_barrier(full + 8 * 2 * kStages, 1);
-    fence_shared();
-  }
-  __syncthreads();
-  if (group == 0) {
-    if constexpr (W == 2) give_registers<40>();
-    if (threadIdx.x < 32) fetch_chunks<In, D, W>(a, maps, stages, memory, s, n, head, first);
+  if (prepares || group == 2) {
+    if (!prepares && !stages.together) return;
+    const unsigned blocks = gridDim.x - stages.chain_blocks, block = blockIdx.x - stages.chain_blocks;
+    Walk walk{stages.order, group * blocks + block, Shared::kTeams * blocks, stages.items, 0};
+    if (!prepares) {
+      const std::int64_t length = a.sequence(lane / a.HV).length;
+      walk = {Order::head, slice, slices, static_cast<unsigned>((length + kChunk - 1) / kChunk), lane};
+    }
+    prepare<In, D, Trace>(a, maps, memory + (prepares ? group * PrepareMemory<D>::kBytes : Shared::kTeam),
+                          1 + group, walk, stages.records, stages.ready);
   } else {
-    if constexpr (W == 2) take_registers<232>();
-    walk_chunks<In, D, W, Lambda>(a, memory, s, n, head, first);
+    const std::int64_t n = lane / a.HV;
+    const int head = static_cast<int>(lane % a.HV), first = static_cast<int>(slice) * 64;
+    const Sequence s = a.sequence(n);
+    if (group == 0) {
+      give_registers<40>();
+      if (threadIdx.x < 32) fetch_chunks<In, D>(a, maps, stages, memory, s, n, head, first);
+    } else {
+      take_registers<240>();
+      walk_chunks<In, D, Lambda>(a, memory, depth, s, n, head, first);
+    }
   }
-}
-
-template <class In, int D, bool Trace>
-__global__ void __launch_bounds__(512, 1)
-    prepare_all(const Arguments a, const __grid_constant__ Maps maps, unsigned char* records, unsigned items) {
-  extern __shared__ __align__(1024) unsigned char memory[];
-  const int team = threadIdx.x / 128;
-  prepare<In, D, Trace>(a, maps, memory + team * PrepareMemory<D>::kBytes, team,
-                 {team * gridDim.x + blockIdx.x, 4 * gridDim.x, items, false}, records, nullptr);
 }
 
 // ---------------------------------------------------------------- launching
@@ -357,39 +360,36 @@ cudaError_t describe(CUtensorMap& map, const Rows& x, deltaref_dtype dtype, std:
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-template <class In, int D, int W, bool Lambda>
+template <class In, int D, bool Lambda, bool Trace>
 cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
-  using Shared = ChainShared<D, W>;
-  const std::int64_t all = plan.slots * a.HV, lanes = a.N * a.HV;
-  Stages stages{.records = static_cast<unsigned char*>(a.workspace), .ready = nullptr,
-                .chain_blocks = static_cast<unsigned>(lanes * (a.d_v / (64 * W))), .items = 0};
-  cudaError_t error = allow_all_shared_memory(chain<In, D, W, Lambda>);
+  const auto kernel = chain<In, D, Lambda, Trace>;
+  constexpr int kBytes = ChainShared<D>::kBytes;
+  const unsigned all = static_cast<unsigned>(plan.slots * a.HV), lanes = static_cast<unsigned>(a.N * a.HV);
+  const unsigned blocks = lanes * static_cast<unsigned>(a.d_v / 64);
+  Stages stages{.records = static_cast<unsigned char*>(a.workspace), .ready = nullptr, .chain_blocks = 0, .items = all,
+                .order = Order::slots, .together = plan.overlap == DELTAREF_TOGETHER};
+  cudaError_t error = allow_all_shared_memory(kernel);
   if (error != cudaSuccess) return error;
-  if (plan.producers > 0) {
-    stages.ready = reinterpret_cast<unsigned*>(stages.records + all * Record::kSize);
-    stages.items = static_cast<unsigned>((a.T + kChunk - 1) / kChunk * lanes);
-    error = cudaMemsetAsync(stages.ready, 0, static_cast<std::size_t>(all) * 4, stream);
-  } else {
-    constexpr int shared = 4 * PrepareMemory<D>::kBytes;
-    const auto prepare = a.trace.gamma || a.trace.L_g || a.trace.inverse ? prepare_all<In, D, true> : prepare_all<In, D, false>;
-    error = allow_all_shared_memory(prepare);
-    if (error != cudaSuccess) return error;
-    const std::int64_t blocks = min(all, static_cast<std::int64_t>(plan.multiprocessors));
-    prepare<<<static_cast<unsigned>(blocks), 512, shared, stream>>>(a, maps, stages.records,
-                                                                               static_cast<unsigned>(all));
+  unsigned beside = 0;
+  if (plan.overlap == DELTAREF_BEFORE) {
+    kernel<<<static_cast<unsigned>(plan.producers), 384, kBytes, stream>>>(a, maps, stages);
     error = cudaGetLastError();
+  } else {
+    stages.ready = reinterpret_cast<unsigned*>(stages.records + std::int64_t{all} * Record::kSize);
+    stages.order = Order::time, stages.items = static_cast<unsigned>((a.T + kChunk - 1) / kChunk) * lanes;
+    beside = static_cast<unsigned>(plan.producers);
+    error = cudaMemsetAsync(stages.ready, 0, std::size_t{all} * 4, stream);
   }
   if (error != cudaSuccess) return error;
-  chain<In, D, W, Lambda><<<stages.chain_blocks + static_cast<unsigned>(plan.producers), 128 * (W + 1), Shared::kBytes, stream>>>(
-      a, maps, stages);
+  stages.chain_blocks = blocks;
+  kernel<<<blocks + beside, 384, kBytes, stream>>>(a, maps, stages);
   return cudaGetLastError();
 }
 
 template <class In, int D>
 cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
-  if (plan.rows == 64)
-    return a.lambda.data ? launch<In, D, 1, true>(a, maps, plan, stream) : launch<In, D, 1, false>(a, maps, plan, stream);
-  return a.lambda.data ? launch<In, D, 2, true>(a, maps, plan, stream) : launch<In, D, 2, false>(a, maps, plan, stream);
+  if (a.trace.gamma || a.trace.L_g || a.trace.inverse) return launch<In, D, true, true>(a, maps, plan, stream);
+  return a.lambda.data ? launch<In, D, true, false>(a, maps, plan, stream) : launch<In, D, false, false>(a, maps, plan, stream);
 }
 
 }  // namespace

@@ -25,10 +25,13 @@ struct Maps {
   CUtensorMap q, k, v;
 };
 
-/// The chunks that one team of 128 threads prepares: every step-th from `first` on.
+/// The chunks that one team of 128 threads prepares, every step-th from `first` on, counted slot by slot, by time (the first
+/// chunks of all heads first, as the chains ask for them), or along one head.
+enum class Order { slots, time, head };
 struct Walk {
+  Order order;
   unsigned first, step, count;
-  bool by_time;  ///< the first chunks of all heads first, as the chain asks for them; else slot by slot
+  unsigned lane;  ///< the head of a sequence, n * HV + head, for Order::head
 };
 
 /// A chunk of a head: its first token in the tensors, how many it has (0: there is no such chunk), and its place in the
@@ -38,23 +41,22 @@ struct ChunkOf {
   unsigned place;
 };
 
-__device__ inline ChunkOf chunk_of(const Arguments& a, unsigned item, bool by_time) {
-  const unsigned HV = static_cast<unsigned>(a.HV), N = static_cast<unsigned>(a.N);
-  unsigned n, c, slot, head;
-  if (by_time) {
-    const unsigned lane = item % (N * HV);
-    n = lane / HV, c = item / (N * HV), head = lane % HV;
-    slot = static_cast<unsigned>(first_slot(a, n, kChunk)) + c;
-  } else {
-    slot = item / HV, head = item % HV;
-    const unsigned slots = static_cast<unsigned>(a.T / kChunk) + 1;  // of a sequence, where all have one length
+__device__ inline ChunkOf chunk_of(const Arguments& a, const Walk& walk, unsigned item) {
+  const unsigned HV = static_cast<unsigned>(a.HV), lanes = static_cast<unsigned>(a.N) * HV;
+  unsigned n, c, head;
+  if (walk.order == Order::slots) {
+    const unsigned slot = item / HV, slots = static_cast<unsigned>(a.T / kChunk) + 1;  // of one of equal sequences
     const SlotOwner owner = a.offsets ? owner_of(a, slot) : SlotOwner{slot / slots, slot % slots};
-    n = static_cast<unsigned>(owner.sequence), c = static_cast<unsigned>(owner.chunk);
+    n = static_cast<unsigned>(owner.sequence), c = static_cast<unsigned>(owner.chunk), head = item % HV;
+  } else {
+    const unsigned lane = walk.order == Order::head ? walk.lane : item % lanes;
+    n = lane / HV, head = lane % HV, c = walk.order == Order::head ? item : item / lanes;
   }
   const Sequence s = a.sequence(n);
   const std::int64_t left = s.length - std::int64_t{kChunk} * c;
   return {static_cast<int>(s.batch), static_cast<int>(s.begin) + kChunk * static_cast<int>(c), static_cast<int>(head),
-          static_cast<int>(left < 0 ? 0 : left < kChunk ? left : kChunk), slot * HV + head};
+          static_cast<int>(left < 0 ? 0 : left < kChunk ? left : kChunk),
+          (static_cast<unsigned>(first_slot(a, n, kChunk)) + c) * HV + head};
 }
 /// Fetches one number of [B, T, HV], of token i of the chunk, without waiting; 0 beyond its end.
 __device__ inline void copy_number(float* to, const Rows& x, const ChunkOf& at, int i) {
@@ -80,10 +82,12 @@ template <int D> struct PrepareMemory {
   static constexpr int kTiles = D / 64, kKey = 0, kQuery = kTiles * 8192, kRecord = 2 * kTiles * 8192;
   static constexpr int kL = kRecord, kInverse = kL + 6 * 1024, kScratch = kInverse + 4 * 1024;  // before the record
   static constexpr int kPitch = 20;  ///< numbers in a row of a diagonal block
-  static constexpr int kNumbers = kRecord + Record::kSize, kGiven = 4 * kChunk;  // four per token, then twice three as given
-  static constexpr int kBarrier = kNumbers + 10 * kChunk * 4;
-  static constexpr int kBytes = (kBarrier + 8 + 1023) / 1024 * 1024;
+  static constexpr int kNorms = kRecord + Record::kBytes, kBarrier = kNorms + 2 * kChunk * 4;  // what the record leaves free
+  static constexpr int kNumbers = kRecord + Record::kSize, kGiven = 2 * kChunk;  // two per token, then twice three as given
+  static constexpr int kBytes = kNumbers + 8 * kChunk * 4;
 };
+
+static_assert(PrepareMemory<128>::kBarrier + 8 <= PrepareMemory<128>::kNumbers);
 
 /// Two 16-bit numbers whose sum is x up to 2^-17 |x|, packed in pairs: an operand and its rest.
 struct Pair {
@@ -122,17 +126,17 @@ __device__ inline void multiply_pairs(float (&d)[2][4], const Pair& a, const uns
 /// \f[ M_{ji} = -\Big(\sum_{k=j}^{i-1} M_{jk} L_{ik}^\top\Big) M_{ii}. \f]
 /// The blocks L_ik and M_ii travel through shared memory in the very registers in which the products want them. All
 /// these are pairs of bf16 (16 bits), and no power of L appears: for repeated keys those reach 4.65e17.
-/// \param memory   of the team   \param team  its number in the block
+/// \param memory  of the team   \param barrier_id  the team's own
 /// \formula{F37} \formula{F38} \formula{F83}
 template <class In, int D, bool Trace>
-__device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* memory, int team, const Walk& walk,
+__device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* memory, int barrier_id, const Walk& walk,
                         unsigned char* records, unsigned* ready) {
   using Memory = PrepareMemory<D>;
   const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
-  const int barrier_id = 1 + team;
   const std::uint32_t at = shared_address(memory), tiles = place_of(at), landed = at + Memory::kBarrier;
   float* const high = reinterpret_cast<float*>(memory + Memory::kNumbers);
-  float *const low = high + kChunk, *const q_norm = low + kChunk, *const k_norm = q_norm + kChunk;
+  float *const low = high + kChunk, *const q_norm = reinterpret_cast<float*>(memory + Memory::kNorms),
+               *const k_norm = q_norm + kChunk;
   float* const scratch = reinterpret_cast<float*>(memory + Memory::kScratch) + warp * 16 * Memory::kPitch;
 
   if (thread == 0) init_barrier(landed, 1), fence_shared();
@@ -145,6 +149,7 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
       load_tile(at + Memory::kKey + h * 8192, maps.k, 64 * h, head, x.token, x.batch, landed);
       load_tile(at + Memory::kQuery + h * 8192, maps.q, 64 * h, head, x.token, x.batch, landed);
     }
+    for (int h = 0; h < a.d_v / 64; ++h) prefetch_tile(maps.v, 64 * h, x.head, x.token, x.batch);
   };
   auto fetch_numbers = [&](const ChunkOf& x, unsigned parity) {  // g, beta and lambda of 64 tokens
     float* const given = high + Memory::kGiven + static_cast<int>(parity) * 3 * kChunk;
@@ -157,7 +162,7 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
   };
   auto next_after = [&](unsigned item, ChunkOf& x) {
     for (; item < walk.count; item += walk.step)
-      if (x = chunk_of(a, item, walk.by_time); x.count > 0) return item;
+      if (x = chunk_of(a, walk, item); x.count > 0) return item;
     x.count = 0;
     return item;
   };
