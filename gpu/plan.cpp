@@ -164,10 +164,11 @@ std::int64_t chain_shared(std::int64_t d_k, std::int64_t rows, bool per_channel,
 }
 
 std::int64_t hopper_shared(std::int64_t d_k) {
-  // A stage: K, Q, V of 64 rows, a record. Three of them, or two and a team that prepares; 8 KB to turn o^T round, 1 for
-  // barriers. A team: K, Q, a record, numbers; a block of three teams needs the least.
-  const std::int64_t keys = 4 * d_k * kChunk, stage = keys + 2 * 64 * kChunk + kHopperRecord, team = keys + kHopperRecord + 2048;
-  return 9216 + 2 * stage + (stage > team ? stage : team);
+  // A stage: K, Q, V of 64 rows, a record. Three of them, or two and two teams that prepare, each with K, a record in the
+  // place of Q, and numbers; 8 KB to turn o^T round, 1 for barriers.
+  const std::int64_t tile = 2 * d_k * kChunk, stage = 2 * tile + 2 * 64 * kChunk + kHopperRecord,
+                     teams = 2 * (tile + kHopperRecord + 2048);
+  return 9216 + 2 * stage + (stage > teams ? stage : teams);
 }
 
 Refusal check(const deltaref_gpu_problem& p) {

@@ -173,7 +173,7 @@ __device__ inline void store_matrices_transposed(std::uint32_t address, const st
                "r"(r[1]), "r"(r[2]), "r"(r[3])
                : "memory");
 }
-/// Two numbers from shared memory, in this place of the program.
+/// Two numbers from shared memory, asked for in this place of the program.
 __device__ inline void load_pair(float& x, float& y, std::uint32_t address) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];\n" : "=f"(x), "=f"(y) : "r"(address) : "memory");
 }

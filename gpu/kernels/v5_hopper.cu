@@ -15,14 +15,14 @@ namespace delta::gpu {
 namespace {
 
 /// Shared memory of a block: barriers; what a warp needs to turn o^T round; stages, each K, Q, V of 64 rows and the record.
-/// A team that prepares takes the place of the third stage. A block that only prepares has teams from the start.
+/// Two teams that prepare take the place of the third stage. A block that only prepares has four from the start.
 template <int D> struct ChainShared {
-  static constexpr int kMostStages = 3, kTeams = 3;
+  static constexpr int kMostStages = 3, kTeams = 4;
   static constexpr int kFull = 0, kFree = 8 * kMostStages, kTail = 16 * kMostStages;
   static constexpr int kOutput = 1024, kWarpOutput = kChunk * 32, kStages = kOutput + 4 * kWarpOutput;
   static constexpr int kKeys = D / 64 * 8192, kKey = 0, kQuery = kKeys, kValue = 2 * kKeys, kRecord = kValue + 8192;
   static constexpr int kStage = kRecord + Record::kSize, kTeam = kStages + 2 * kStage;
-  static constexpr int kThird = kStage > PrepareMemory<D>::kBytes ? kStage : PrepareMemory<D>::kBytes;
+  static constexpr int kThird = kStage > 2 * PrepareMemory<D>::kBytes ? kStage : 2 * PrepareMemory<D>::kBytes;
   static constexpr int kBytes = kTeam + kThird;
   static_assert(kTeams * PrepareMemory<D>::kBytes <= kBytes);
 };
@@ -34,7 +34,7 @@ struct Stages {
   unsigned chain_blocks;   ///< blocks beyond these only prepare
   unsigned items;          ///< what those prepare, counted by `order`
   Order order;
-  bool together;           ///< the third warpgroup of a chain block prepares chunks of its own head
+  bool together;           ///< the last two warpgroups of a chain block prepare chunks of its own head
   __device__ int depth() const { return together ? 2 : 3; }
 };
 
@@ -156,19 +156,15 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, int depth
     // Asked for before the products are issued, so that nothing waits for shared memory after them.
     std::uint32_t V[16];  // V^T, packed as an operand
 #pragma unroll
-    for (int j = 0; j < 8; j += 2) {
-      std::uint32_t v[4];
-      load_matrices_transposed(v, at + here + Shared::kValue +
-                                      swizzled<128>(8 * (j + matrix / 2) + r, 2 * warp + matrix % 2));
-#pragma unroll
-      for (int i = 0; i < 4; ++i) V[2 * j + i] = v[i];
-    }
+    for (int j = 0; j < 8; j += 2)
+      load_matrices_transposed(reinterpret_cast<std::uint32_t(&)[4]>(V[2 * j]),
+                               at + here + Shared::kValue + swizzled<128>(8 * (j + matrix / 2) + r, 2 * warp + matrix % 2));
     float b[16], read_key[16];
+    const std::uint32_t factors = at + here + Shared::kRecord + Record::kTokens + 8 * t;
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
-      const std::uint32_t from = shared_address(factor) + 32 * j;
-      load_pair(b[2 * j], b[2 * j + 1], from + 4 * kBeta * kChunk);
-      load_pair(read_key[2 * j], read_key[2 * j + 1], from + 4 * kReadKey * kChunk);
+      load_pair(b[2 * j], b[2 * j + 1], factors + 4 * kBeta * kChunk + 32 * j);
+      load_pair(read_key[2 * j], read_key[2 * j + 1], factors + 4 * kReadKey * kChunk + 32 * j);
     }
 
     float X[32], O[32];  // S K^T and S Q^T [64 x 64 tokens]
@@ -293,10 +289,10 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, int depth
           a.final_state)[a.state_index(state, channel + g + e / 2 % 2 * 8, e / 4 * 8 + 2 * t + e % 2)] = S[e];
 }
 
-/// One block is one multiprocessor's: a warp that fetches, a warpgroup that owns 64 rows of S, and a team that prepares;
-/// or three teams that prepare.
+/// One block is one multiprocessor's: a warp that fetches, a warpgroup that owns 64 rows of S, and two teams that prepare;
+/// or four teams that prepare.
 template <class In, int D, bool Lambda, bool Trace>
-__global__ void __launch_bounds__(384, 1)
+__global__ void __launch_bounds__(512, 1)
     chain(const Arguments a, const __grid_constant__ Maps maps, const Stages stages) {
   using Shared = ChainShared<D>;
   extern __shared__ __align__(1024) unsigned char memory[];
@@ -313,22 +309,23 @@ __global__ void __launch_bounds__(384, 1)
     }
     __syncthreads();
   }
-  if (prepares || group == 2) {
+  if (prepares || group >= 2) {
+    give_registers<120>();
     if (!prepares && !stages.together) return;
     const unsigned blocks = gridDim.x - stages.chain_blocks, block = blockIdx.x - stages.chain_blocks;
     Walk walk{stages.order, group * blocks + block, Shared::kTeams * blocks, stages.items, 0};
     if (!prepares) {
       const std::int64_t length = a.sequence(lane / a.HV).length;
-      walk = {Order::head, slice, slices, static_cast<unsigned>((length + kChunk - 1) / kChunk), lane};
+      walk = {Order::head, slice + slices * (group - 2), 2 * slices, static_cast<unsigned>((length + kChunk - 1) / kChunk), lane};
     }
-    prepare<In, D, Trace>(a, maps, memory + (prepares ? group * PrepareMemory<D>::kBytes : Shared::kTeam),
+    prepare<In, D, Trace>(a, maps, memory + (prepares ? group * PrepareMemory<D>::kBytes : Shared::kTeam + (group - 2) * PrepareMemory<D>::kBytes),
                           1 + group, walk, stages.records, stages.ready);
   } else {
     const std::int64_t n = lane / a.HV;
     const int head = static_cast<int>(lane % a.HV), first = static_cast<int>(slice) * 64;
     const Sequence s = a.sequence(n);
     if (group == 0) {
-      give_registers<40>();
+      give_registers<32>();
       if (threadIdx.x < 32) fetch_chunks<In, D>(a, maps, stages, memory, s, n, head, first);
     } else {
       take_registers<240>();
@@ -372,7 +369,7 @@ cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan
   if (error != cudaSuccess) return error;
   unsigned beside = 0;
   if (plan.overlap == DELTAREF_BEFORE) {
-    kernel<<<static_cast<unsigned>(plan.producers), 384, kBytes, stream>>>(a, maps, stages);
+    kernel<<<static_cast<unsigned>(plan.producers), 512, kBytes, stream>>>(a, maps, stages);
     error = cudaGetLastError();
   } else {
     stages.ready = reinterpret_cast<unsigned*>(stages.records + std::int64_t{all} * Record::kSize);
@@ -382,7 +379,7 @@ cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan
   }
   if (error != cudaSuccess) return error;
   stages.chain_blocks = blocks;
-  kernel<<<blocks + beside, 384, kBytes, stream>>>(a, maps, stages);
+  kernel<<<blocks + beside, 512, kBytes, stream>>>(a, maps, stages);
   return cudaGetLastError();
 }
 

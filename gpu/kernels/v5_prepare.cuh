@@ -77,16 +77,17 @@ template <int Threads> __device__ inline void clear_rows(unsigned char* tiles, i
   fence_shared();
 }
 
-/// Shared memory of a team: K and Q in tiles; what its warps hand each other, then in its place the record; numbers.
+/// Shared memory of a team: K; then Q, in its place what the warps hand each other, and in the place of that the record;
+/// then the norms of the rows, the barrier, and numbers.
 template <int D> struct PrepareMemory {
-  static constexpr int kTiles = D / 64, kKey = 0, kQuery = kTiles * 8192, kRecord = 2 * kTiles * 8192;
-  static constexpr int kL = kRecord, kInverse = kL + 6 * 1024, kScratch = kInverse + 4 * 1024;  // before the record
+  static constexpr int kTiles = D / 64, kKey = 0, kQuery = kTiles * 8192, kRecord = kQuery;
+  static constexpr int kL = kRecord, kInverse = kL + 6 * 1024, kScratch = kInverse + 4 * 1024;
   static constexpr int kPitch = 20;  ///< numbers in a row of a diagonal block
   static constexpr int kNorms = kRecord + Record::kBytes, kBarrier = kNorms + 2 * kChunk * 4;  // what the record leaves free
   static constexpr int kNumbers = kRecord + Record::kSize, kGiven = 2 * kChunk;  // two per token, then twice three as given
   static constexpr int kBytes = kNumbers + 8 * kChunk * 4;
 };
-
+static_assert(PrepareMemory<128>::kQuery + 2 * 8192 <= PrepareMemory<128>::kNorms);
 static_assert(PrepareMemory<128>::kBarrier + 8 <= PrepareMemory<128>::kNumbers);
 
 /// Two 16-bit numbers whose sum is x up to 2^-17 |x|, packed in pairs: an operand and its rest.
@@ -142,14 +143,15 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
   if (thread == 0) init_barrier(landed, 1), fence_shared();
   team_barrier(barrier_id);
 
-  auto fetch = [&](const ChunkOf& x) {  // by thread 0
+  auto fetch_keys = [&](const ChunkOf& x) {  // by thread 0
     arrive_and_expect(landed, 2 * Memory::kTiles * 8192);
-    const int head = a.key_head(x.head);
-    for (int h = 0; h < Memory::kTiles; ++h) {
-      load_tile(at + Memory::kKey + h * 8192, maps.k, 64 * h, head, x.token, x.batch, landed);
-      load_tile(at + Memory::kQuery + h * 8192, maps.q, 64 * h, head, x.token, x.batch, landed);
-    }
+    for (int h = 0; h < Memory::kTiles; ++h)
+      load_tile(at + Memory::kKey + h * 8192, maps.k, 64 * h, a.key_head(x.head), x.token, x.batch, landed);
     for (int h = 0; h < a.d_v / 64; ++h) prefetch_tile(maps.v, 64 * h, x.head, x.token, x.batch);
+  };
+  auto fetch_queries = [&](const ChunkOf& x) {  // by thread 0, once the record before has left
+    for (int h = 0; h < Memory::kTiles; ++h)
+      load_tile(at + Memory::kQuery + h * 8192, maps.q, 64 * h, a.key_head(x.head), x.token, x.batch, landed);
   };
   auto fetch_numbers = [&](const ChunkOf& x, unsigned parity) {  // g, beta and lambda of 64 tokens
     float* const given = high + Memory::kGiven + static_cast<int>(parity) * 3 * kChunk;
@@ -168,19 +170,11 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
   };
 
   ChunkOf now, next;
-  constexpr unsigned kNone = 0xffffffffu;
-  unsigned item = next_after(walk.first, now), done = kNone;
+  unsigned item = next_after(walk.first, now);
   if (now.count > 0) {
-    if (thread == 0) fetch(now);
+    if (thread == 0) fetch_keys(now), fetch_queries(now);
     fetch_numbers(now, 0);
   }
-  auto release = [&] {  // by thread 0: the record before this one has left; with `ready`, it has arrived
-    if (!ready || done == kNone) return wait_stores_read();
-    wait_stores();
-    fence_global();
-    asm volatile("st.release.gpu.global.u32 [%0], 1;\n" ::"l"(ready + done) : "memory");
-  };
-
   for (unsigned parity = 0; now.count > 0; parity ^= 1) {
     const float* const given = high + Memory::kGiven + static_cast<int>(parity) * 3 * kChunk;
     auto beta_of = [&](int i) { return i >= now.count ? 0 : a.beta.data ? given[kChunk + i] : 1; };
@@ -237,11 +231,10 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
     }
     wait_products<0>();
     pin(KK), pin(QK);
-    if (thread == 0) release();
-    team_barrier(barrier_id);  // K and Q are used up, the last record has left
+    team_barrier(barrier_id);  // K and Q are used up
     const unsigned next_item = next_after(item + walk.step, next);
     if (next.count > 0) {
-      if (thread == 0) fetch(next);
+      if (thread == 0) fetch_keys(next);
       fetch_numbers(next, parity ^ 1);
     }
 
@@ -253,28 +246,30 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
       }
     // P, and L_g in the place of K K^T.
     std::uint32_t P[16];
+    float high_i[2], low_i[2], beta_i[2], lambda_i[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int i = 16 * warp + g + 8 * h;
-      const float high_i = high[i], low_i = low[i], beta_i = beta_of(i), lambda_i = lambda_of(i);
-      const float c = a.reads_key ? 1 : 0, scale = static_cast<float>(a.scale);
+      high_i[h] = high[i], low_i[h] = low[i], beta_i[h] = beta_of(i), lambda_i[h] = lambda_of(i);
+    }
+    const float c = a.reads_key ? 1 : 0, scale = static_cast<float>(a.scale);
 #pragma unroll
-      for (int tile = 0; tile < 8; ++tile) {
-        float p[2] = {0, 0};
-        if (tile <= 2 * warp + 1) {
-          const float2 high_j = *reinterpret_cast<const float2*>(high + 8 * tile + 2 * t);
-          const float2 low_j = *reinterpret_cast<const float2*>(low + 8 * tile + 2 * t);
+    for (int tile = 0; tile < 8; ++tile) {
+      P[2 * tile] = P[2 * tile + 1] = 0;
+      if (tile > 2 * warp + 1) continue;
+      const float2 high_j = *reinterpret_cast<const float2*>(high + 8 * tile + 2 * t);
+      const float2 low_j = *reinterpret_cast<const float2*>(low + 8 * tile + 2 * t);
 #pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            const int j = 8 * tile + 2 * t + e;
-            float& kk = KK[4 * tile + 2 * h + e];
-            const float qk = QK[4 * tile + 2 * h + e];
-            const float H = power_of_two((high_i - (e ? high_j.y : high_j.x)) + (low_i - (e ? low_j.y : low_j.x)));
-            p[e] = j <= i ? scale * H * qk : 0;
-            kk = j < i ? beta_i * H * (c * kk + lambda_i * qk) : 0;
-          }
-        }
-        P[2 * tile + h] = pack<In>(p[0], p[1]);
+      for (int h = 0; h < 2; ++h) {
+        const int i = 16 * warp + g + 8 * h, j = 8 * tile + 2 * t;
+        float& k0 = KK[4 * tile + 2 * h];
+        float& k1 = KK[4 * tile + 2 * h + 1];
+        const float q0 = QK[4 * tile + 2 * h], q1 = QK[4 * tile + 2 * h + 1];
+        const float H0 = power_of_two((high_i[h] - high_j.x) + (low_i[h] - low_j.x));
+        const float H1 = power_of_two((high_i[h] - high_j.y) + (low_i[h] - low_j.y));
+        P[2 * tile + h] = pack<In>(j <= i ? scale * H0 * q0 : 0, j + 1 <= i ? scale * H1 * q1 : 0);
+        k0 = j < i ? beta_i[h] * H0 * (c * k0 + lambda_i[h] * q0) : 0;
+        k1 = j + 1 < i ? beta_i[h] * H1 * (c * k1 + lambda_i[h] * q1) : 0;
       }
     }
     if (Trace && a.trace.L_g)
@@ -417,11 +412,18 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
       }
     fence_shared();
     team_barrier(barrier_id);
-    if (thread == 0) store_bytes(records + std::int64_t{now.place} * Record::kSize, record, Record::kBytes);
-    done = now.place;
+    if (thread == 0) {
+      store_bytes(records + std::int64_t{now.place} * Record::kSize, record, Record::kBytes);
+      wait_stores_read();
+      if (next.count > 0) fetch_queries(next);
+      wait_stores();
+      if (ready) {
+        fence_global();
+        asm volatile("st.release.gpu.global.u32 [%0], 1;\n" ::"l"(ready + now.place) : "memory");
+      }
+    }
     now = next, item = next_item;
   }
-  if (thread == 0) release();
 }
 
 }  // namespace delta::gpu
