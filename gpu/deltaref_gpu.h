@@ -56,9 +56,9 @@ typedef enum {
   DELTAREF_V5 = 5  /**< the same with the instructions of Hopper */
 } deltaref_version;
 
-/** How the two stages of v5 share the device: all chunks are prepared before the chains start, or on multiprocessors that
- * the chains leave idle, or by a warpgroup of each chain. */
-typedef enum { DELTAREF_CHOSEN = 0, DELTAREF_BEFORE = 1, DELTAREF_BESIDE = 2, DELTAREF_TOGETHER = 3 } deltaref_overlap;
+/** How the two stages of v5 share the device: all chunks are prepared before the chains start, or while they run, on
+ * multiprocessors that they leave idle. */
+typedef enum { DELTAREF_CHOSEN = 0, DELTAREF_BEFORE = 1, DELTAREF_BESIDE = 2 } deltaref_overlap;
 
 /** A tensor [B, T, heads, width]: the last axis is contiguous, the others have strides in elements (0 broadcasts).
  * A packed batch (`cu_seqlens`) has B = 1. data = NULL: not given, the neutral value holds. */

@@ -3,6 +3,7 @@
 // Plain C++: it is compiled and tested without CUDA.
 #include "gpu/plan.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <iterator>
 
@@ -110,22 +111,20 @@ std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const 
         return "v5 counts tokens and chunks in 32 bits";
       if (p.trace.W || p.trace.U) return "v5 computes neither W nor U~";
       if (p.rows && p.rows != 64) return "a block of v5 owns 64 rows of S";
-      // Where the chains leave half of the multiprocessors idle, those prepare; else each chain does so itself. What the
-      // first stage traces is written before.
+      // Where the chains leave half of the multiprocessors idle, those prepare while the chains run. What the first stage
+      // traces is written before.
       const std::int64_t all = device.multiprocessors, blocks = sequences(p) * p.HV * (p.d_v / 64);
       out.rows = 64;
       out.overlap = chunk_trace(p.trace) ? DELTAREF_BEFORE : p.overlap ? p.overlap
                     : blocks * 2 <= all  ? DELTAREF_BESIDE
-                                         : DELTAREF_TOGETHER;
+                                         : DELTAREF_BEFORE;
       if (out.overlap == DELTAREF_BESIDE && blocks >= all)
         return number(blocks) + " blocks leave none of " + number(all) + " multiprocessors idle to prepare beside them";
-      out.producers = static_cast<std::int32_t>(out.overlap == DELTAREF_BEFORE   ? all
-                                                : out.overlap == DELTAREF_BESIDE ? all - blocks
-                                                                                 : 0);
+      out.producers = static_cast<std::int32_t>(out.overlap == DELTAREF_BEFORE ? all : all - blocks);
       if (hopper_shared(p.d_k) > device.shared_memory)
         return "v5 needs " + number(hopper_shared(p.d_k)) + " bytes of shared memory and a block has " +
                number(device.shared_memory);
-      out.stages = out.overlap == DELTAREF_TOGETHER ? 2 : 3;
+      out.stages = 3;
       out.chunk = kChunk;
       out.workspace = static_cast<std::uint64_t>(slots(p, kChunk) * p.HV * (kHopperRecord + 4));
       break;
@@ -164,11 +163,10 @@ std::int64_t chain_shared(std::int64_t d_k, std::int64_t rows, bool per_channel,
 }
 
 std::int64_t hopper_shared(std::int64_t d_k) {
-  // A stage: K, Q, V of 64 rows, a record. Three of them, or two and two teams that prepare, each with K, a record in the
-  // place of Q, and numbers; 8 KB to turn o^T round, 1 for barriers.
-  const std::int64_t tile = 2 * d_k * kChunk, stage = 2 * tile + 2 * 64 * kChunk + kHopperRecord,
-                     teams = 2 * (tile + kHopperRecord + 2048);
-  return 9216 + 2 * stage + (stage > teams ? stage : teams);
+  // A chain: three stages of K, Q, V of 64 rows and a record; 8 KB to turn o^T round, 1 for barriers. Or four teams that
+  // prepare, each with K, Q, a record and numbers.
+  const std::int64_t keys = 4 * d_k * kChunk;
+  return std::max(9216 + 3 * (keys + 2 * 64 * kChunk + kHopperRecord), 4 * (keys + kHopperRecord + 2048));
 }
 
 Refusal check(const deltaref_gpu_problem& p) {
@@ -180,7 +178,7 @@ Refusal check(const deltaref_gpu_problem& p) {
   if (!in(p.version, 0, DELTAREF_V5)) return invalid("version: expected 0 (auto) to 5, got " + number(p.version));
   if (p.rows != 0 && p.rows != 16 && p.rows != 32 && p.rows != 64)
     return invalid("rows: expected 0 (chosen), 16, 32 or 64, got " + number(p.rows));
-  if (!in(p.overlap, 0, 3)) return invalid("overlap: expected 0 (chosen) to 3 (together), got " + number(p.overlap));
+  if (!in(p.overlap, 0, 2)) return invalid("overlap: expected 0 (chosen), 1 (before) or 2 (beside), got " + number(p.overlap));
   if (p.B < 1 || p.T < 0) return invalid("expected B >= 1 and T >= 0, got B = " + number(p.B) + ", T = " + number(p.T));
   if (p.H < 1 || p.HV < 1 || p.HV % p.H != 0)
     return invalid("HV must be a multiple of H, got H = " + number(p.H) + ", HV = " + number(p.HV));

@@ -50,12 +50,6 @@ __device__ inline void load_tile(std::uint32_t to, const CUtensorMap& map, int c
       "l"(&map), "r"(barrier), "r"(channel), "r"(head), "r"(token), "r"(batch)
       : "memory");
 }
-/// Brings such a tile as near as the L2 cache.
-__device__ inline void prefetch_tile(const CUtensorMap& map, int channel, int head, int token, int batch) {
-  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];\n" ::"l"(&map), "r"(channel),
-               "r"(head), "r"(token), "r"(batch)
-               : "memory");
-}
 __device__ inline void load_bytes(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier)

@@ -15,27 +15,23 @@ namespace delta::gpu {
 namespace {
 
 /// Shared memory of a block: barriers; what a warp needs to turn o^T round; stages, each K, Q, V of 64 rows and the record.
-/// Two teams that prepare take the place of the third stage. A block that only prepares has four from the start.
+/// A block that prepares has the memory of four teams instead.
 template <int D> struct ChainShared {
-  static constexpr int kMostStages = 3, kTeams = 4;
-  static constexpr int kFull = 0, kFree = 8 * kMostStages, kTail = 16 * kMostStages;
+  static constexpr int kDepth = 3, kTeams = 4;
+  static constexpr int kFull = 0, kFree = 8 * kDepth, kTail = 16 * kDepth;
   static constexpr int kOutput = 1024, kWarpOutput = kChunk * 32, kStages = kOutput + 4 * kWarpOutput;
   static constexpr int kKeys = D / 64 * 8192, kKey = 0, kQuery = kKeys, kValue = 2 * kKeys, kRecord = kValue + 8192;
-  static constexpr int kStage = kRecord + Record::kSize, kTeam = kStages + 2 * kStage;
-  static constexpr int kThird = kStage > 2 * PrepareMemory<D>::kBytes ? kStage : 2 * PrepareMemory<D>::kBytes;
-  static constexpr int kBytes = kTeam + kThird;
-  static_assert(kTeams * PrepareMemory<D>::kBytes <= kBytes);
+  static constexpr int kStage = kRecord + Record::kSize, kChain = kStages + kDepth * kStage;
+  static constexpr int kPrepare = kTeams * PrepareMemory<D>::kBytes;
+  static constexpr int kBytes = kChain > kPrepare ? kChain : kPrepare;
 };
 
 /// How the two stages share the device.
 struct Stages {
   unsigned char* records;  ///< [slots, HV] records
   unsigned* ready;         ///< [slots, HV]: 1 once the record is there; nullptr: all are
-  unsigned chain_blocks;   ///< blocks beyond these only prepare
-  unsigned items;          ///< what those prepare, counted by `order`
-  Order order;
-  bool together;           ///< the last two warpgroups of a chain block prepare chunks of its own head
-  __device__ int depth() const { return together ? 2 : 3; }
+  unsigned chain_blocks;   ///< blocks beyond these prepare
+  unsigned items;          ///< what those prepare, in the order of time if a chain waits for it
 };
 
 /// Where a block is in its ring of stages: which one, and how often it came round.
@@ -59,12 +55,12 @@ template <class In, int D>
 __device__ void fetch_chunks(const Arguments& a, const Maps& maps, const Stages& stages, unsigned char* memory,
                              const Sequence& s, std::int64_t n, int head, int first) {
   using Shared = ChainShared<D>;
-  const int thread = threadIdx.x, depth = stages.depth();
+  const int thread = threadIdx.x;
   const std::uint32_t at = shared_address(memory), full = at + Shared::kFull, free = at + Shared::kFree, tail = at + Shared::kTail;
   const unsigned place = static_cast<unsigned>(first_slot(a, n, kChunk)) * a.HV + head;
   const int chunks = static_cast<int>((s.length + kChunk - 1) / kChunk);
   Ring ring;
-  for (int c = 0; c < chunks; ++c, ring.next(depth)) {
+  for (int c = 0; c < chunks; ++c, ring.next(Shared::kDepth)) {
     const int count = static_cast<int>(min(static_cast<std::int64_t>(kChunk), s.length - std::int64_t{kChunk} * c));
     if (ring.round > 0) wait(free + 8 * ring.stage, (ring.round - 1) & 1);
     const std::uint32_t to = at + Shared::kStages + ring.stage * Shared::kStage, full_now = full + 8 * ring.stage;
@@ -105,8 +101,8 @@ __device__ void fetch_chunks(const Arguments& a, const Maps& maps, const Stages&
 /// \tparam Lambda  whether D_b is there: only then R waits for S Q^T
 /// \formula{F84}
 template <class In, int D, bool Lambda>
-__device__ void walk_chunks(const Arguments& a, unsigned char* memory, int depth, const Sequence& s, std::int64_t n,
-                            int head, int first) {
+__device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Sequence& s, std::int64_t n, int head,
+                            int first) {
   using Shared = ChainShared<D>;
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int g = lane / 4, t = lane % 4, matrix = lane / 8, r = lane % 8;
@@ -142,7 +138,7 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, int depth
   };
 
   Ring ring;
-  for (int c = 0; c < chunks; ++c, ring.next(depth)) {
+  for (int c = 0; c < chunks; ++c, ring.next(Shared::kDepth)) {
     const int stage = ring.stage;
     const int here = Shared::kStages + stage * Shared::kStage;
     const std::uint32_t tiles = place_of(at + here);
@@ -289,48 +285,38 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, int depth
           a.final_state)[a.state_index(state, channel + g + e / 2 % 2 * 8, e / 4 * 8 + 2 * t + e % 2)] = S[e];
 }
 
-/// One block is one multiprocessor's: a warp that fetches, a warpgroup that owns 64 rows of S, and two teams that prepare;
-/// or four teams that prepare.
+/// One block is one multiprocessor's: a warp that fetches and a warpgroup that owns 64 rows of S, or four teams that prepare.
 template <class In, int D, bool Lambda, bool Trace>
 __global__ void __launch_bounds__(512, 1)
     chain(const Arguments a, const __grid_constant__ Maps maps, const Stages stages) {
   using Shared = ChainShared<D>;
   extern __shared__ __align__(1024) unsigned char memory[];
-  const int group = threadIdx.x / 128, depth = stages.depth();
-  const bool prepares = blockIdx.x >= stages.chain_blocks;
-  const unsigned slices = static_cast<unsigned>(a.d_v / 64), lane = blockIdx.x / slices, slice = blockIdx.x % slices;
-  if (!prepares) {
-    if (threadIdx.x == 0) {
-      const std::uint32_t at = shared_address(memory);
-      for (int i = 0; i < Shared::kMostStages; ++i)
-        init_barrier(at + Shared::kFull + 8 * i, 1), init_barrier(at + Shared::kFree + 8 * i, 4);
-      init_barrier(at + Shared::kTail, 1);
-      fence_shared();
-    }
-    __syncthreads();
-  }
-  if (prepares || group >= 2) {
-    give_registers<120>();
-    if (!prepares && !stages.together) return;
+  const int group = threadIdx.x / 128;
+  if (blockIdx.x >= stages.chain_blocks) {
     const unsigned blocks = gridDim.x - stages.chain_blocks, block = blockIdx.x - stages.chain_blocks;
-    Walk walk{stages.order, group * blocks + block, Shared::kTeams * blocks, stages.items, 0};
-    if (!prepares) {
-      const std::int64_t length = a.sequence(lane / a.HV).length;
-      walk = {Order::head, slice + slices * (group - 2), 2 * slices, static_cast<unsigned>((length + kChunk - 1) / kChunk), lane};
-    }
-    prepare<In, D, Trace>(a, maps, memory + (prepares ? group * PrepareMemory<D>::kBytes : Shared::kTeam + (group - 2) * PrepareMemory<D>::kBytes),
-                          1 + group, walk, stages.records, stages.ready);
+    prepare<In, D, Trace>(a, maps, memory + group * PrepareMemory<D>::kBytes, 1 + group,
+                          {stages.ready != nullptr, group * blocks + block, Shared::kTeams * blocks, stages.items},
+                          stages.records, stages.ready);
+    return;
+  }
+  const std::uint32_t at = shared_address(memory);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < Shared::kDepth; ++i)
+      init_barrier(at + Shared::kFull + 8 * i, 1), init_barrier(at + Shared::kFree + 8 * i, 4);
+    init_barrier(at + Shared::kTail, 1);
+    fence_shared();
+  }
+  __syncthreads();
+  const unsigned slices = static_cast<unsigned>(a.d_v / 64), lane = blockIdx.x / slices;
+  const std::int64_t n = lane / a.HV;
+  const int head = static_cast<int>(lane % a.HV), first = static_cast<int>(blockIdx.x % slices) * 64;
+  const Sequence s = a.sequence(n);
+  if (group == 1) {
+    take_registers<240>();
+    walk_chunks<In, D, Lambda>(a, memory, s, n, head, first);
   } else {
-    const std::int64_t n = lane / a.HV;
-    const int head = static_cast<int>(lane % a.HV), first = static_cast<int>(slice) * 64;
-    const Sequence s = a.sequence(n);
-    if (group == 0) {
-      give_registers<32>();
-      if (threadIdx.x < 32) fetch_chunks<In, D>(a, maps, stages, memory, s, n, head, first);
-    } else {
-      take_registers<240>();
-      walk_chunks<In, D, Lambda>(a, memory, depth, s, n, head, first);
-    }
+    give_registers<40>();
+    if (threadIdx.x < 32) fetch_chunks<In, D>(a, maps, stages, memory, s, n, head, first);
   }
 }
 
@@ -363,8 +349,7 @@ cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan
   constexpr int kBytes = ChainShared<D>::kBytes;
   const unsigned all = static_cast<unsigned>(plan.slots * a.HV), lanes = static_cast<unsigned>(a.N * a.HV);
   const unsigned blocks = lanes * static_cast<unsigned>(a.d_v / 64);
-  Stages stages{.records = static_cast<unsigned char*>(a.workspace), .ready = nullptr, .chain_blocks = 0, .items = all,
-                .order = Order::slots, .together = plan.overlap == DELTAREF_TOGETHER};
+  Stages stages{.records = static_cast<unsigned char*>(a.workspace), .ready = nullptr, .chain_blocks = 0, .items = all};
   cudaError_t error = allow_all_shared_memory(kernel);
   if (error != cudaSuccess) return error;
   unsigned beside = 0;
@@ -373,7 +358,7 @@ cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan
     error = cudaGetLastError();
   } else {
     stages.ready = reinterpret_cast<unsigned*>(stages.records + std::int64_t{all} * Record::kSize);
-    stages.order = Order::time, stages.items = static_cast<unsigned>((a.T + kChunk - 1) / kChunk) * lanes;
+    stages.items = static_cast<unsigned>((a.T + kChunk - 1) / kChunk) * lanes;
     beside = static_cast<unsigned>(plan.producers);
     error = cudaMemsetAsync(stages.ready, 0, std::size_t{all} * 4, stream);
   }

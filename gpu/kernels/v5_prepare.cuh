@@ -25,13 +25,11 @@ struct Maps {
   CUtensorMap q, k, v;
 };
 
-/// The chunks that one team of 128 threads prepares, every step-th from `first` on, counted slot by slot, by time (the first
-/// chunks of all heads first, as the chains ask for them), or along one head.
-enum class Order { slots, time, head };
+/// The chunks that one team of 128 threads prepares, every step-th from `first` on: slot by slot, or the first chunks of
+/// all heads first, as the chains ask for them.
 struct Walk {
-  Order order;
+  bool by_time;
   unsigned first, step, count;
-  unsigned lane;  ///< the head of a sequence, n * HV + head, for Order::head
 };
 
 /// A chunk of a head: its first token in the tensors, how many it has (0: there is no such chunk), and its place in the
@@ -44,14 +42,14 @@ struct ChunkOf {
 __device__ inline ChunkOf chunk_of(const Arguments& a, const Walk& walk, unsigned item) {
   const unsigned HV = static_cast<unsigned>(a.HV), lanes = static_cast<unsigned>(a.N) * HV;
   unsigned n, c, head;
-  if (walk.order == Order::slots) {
+  if (walk.by_time) {
+    n = item % lanes / HV, head = item % HV, c = item / lanes;
+  } else {
     const unsigned slot = item / HV, slots = static_cast<unsigned>(a.T / kChunk) + 1;  // of one of equal sequences
     const SlotOwner owner = a.offsets ? owner_of(a, slot) : SlotOwner{slot / slots, slot % slots};
     n = static_cast<unsigned>(owner.sequence), c = static_cast<unsigned>(owner.chunk), head = item % HV;
-  } else {
-    const unsigned lane = walk.order == Order::head ? walk.lane : item % lanes;
-    n = lane / HV, head = lane % HV, c = walk.order == Order::head ? item : item / lanes;
   }
+  if (n >= a.N) return {};
   const Sequence s = a.sequence(n);
   const std::int64_t left = s.length - std::int64_t{kChunk} * c;
   return {static_cast<int>(s.batch), static_cast<int>(s.begin) + kChunk * static_cast<int>(c), static_cast<int>(head),
@@ -77,17 +75,16 @@ template <int Threads> __device__ inline void clear_rows(unsigned char* tiles, i
   fence_shared();
 }
 
-/// Shared memory of a team: K; then Q, in its place what the warps hand each other, and in the place of that the record;
-/// then the norms of the rows, the barrier, and numbers.
+/// Shared memory of a team: K and Q in tiles; what its warps hand each other, and in its place the record; then the norms of
+/// the rows, the barrier, and numbers.
 template <int D> struct PrepareMemory {
-  static constexpr int kTiles = D / 64, kKey = 0, kQuery = kTiles * 8192, kRecord = kQuery;
+  static constexpr int kTiles = D / 64, kKey = 0, kQuery = kTiles * 8192, kRecord = 2 * kTiles * 8192;
   static constexpr int kL = kRecord, kInverse = kL + 6 * 1024, kScratch = kInverse + 4 * 1024;
   static constexpr int kPitch = 20;  ///< numbers in a row of a diagonal block
   static constexpr int kNorms = kRecord + Record::kBytes, kBarrier = kNorms + 2 * kChunk * 4;  // what the record leaves free
   static constexpr int kNumbers = kRecord + Record::kSize, kGiven = 2 * kChunk;  // two per token, then twice three as given
   static constexpr int kBytes = kNumbers + 8 * kChunk * 4;
 };
-static_assert(PrepareMemory<128>::kQuery + 2 * 8192 <= PrepareMemory<128>::kNorms);
 static_assert(PrepareMemory<128>::kBarrier + 8 <= PrepareMemory<128>::kNumbers);
 
 /// Two 16-bit numbers whose sum is x up to 2^-17 |x|, packed in pairs: an operand and its rest.
@@ -143,15 +140,12 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
   if (thread == 0) init_barrier(landed, 1), fence_shared();
   team_barrier(barrier_id);
 
-  auto fetch_keys = [&](const ChunkOf& x) {  // by thread 0
+  auto fetch = [&](const ChunkOf& x) {  // by thread 0
     arrive_and_expect(landed, 2 * Memory::kTiles * 8192);
-    for (int h = 0; h < Memory::kTiles; ++h)
+    for (int h = 0; h < Memory::kTiles; ++h) {
       load_tile(at + Memory::kKey + h * 8192, maps.k, 64 * h, a.key_head(x.head), x.token, x.batch, landed);
-    for (int h = 0; h < a.d_v / 64; ++h) prefetch_tile(maps.v, 64 * h, x.head, x.token, x.batch);
-  };
-  auto fetch_queries = [&](const ChunkOf& x) {  // by thread 0, once the record before has left
-    for (int h = 0; h < Memory::kTiles; ++h)
       load_tile(at + Memory::kQuery + h * 8192, maps.q, 64 * h, a.key_head(x.head), x.token, x.batch, landed);
+    }
   };
   auto fetch_numbers = [&](const ChunkOf& x, unsigned parity) {  // g, beta and lambda of 64 tokens
     float* const given = high + Memory::kGiven + static_cast<int>(parity) * 3 * kChunk;
@@ -170,11 +164,19 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
   };
 
   ChunkOf now, next;
-  unsigned item = next_after(walk.first, now);
+  constexpr unsigned kNone = 0xffffffffu;
+  unsigned item = next_after(walk.first, now), last = kNone;
   if (now.count > 0) {
-    if (thread == 0) fetch_keys(now), fetch_queries(now);
+    if (thread == 0) fetch(now);
     fetch_numbers(now, 0);
   }
+  auto release = [&] {  // by thread 0: the record before this one has left; where a chain waits for it, it has arrived
+    if (!ready || last == kNone) return wait_stores_read();
+    wait_stores();
+    fence_global();
+    asm volatile("st.release.gpu.global.u32 [%0], 1;\n" ::"l"(ready + last) : "memory");
+  };
+
   for (unsigned parity = 0; now.count > 0; parity ^= 1) {
     const float* const given = high + Memory::kGiven + static_cast<int>(parity) * 3 * kChunk;
     auto beta_of = [&](int i) { return i >= now.count ? 0 : a.beta.data ? given[kChunk + i] : 1; };
@@ -231,10 +233,11 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
     }
     wait_products<0>();
     pin(KK), pin(QK);
-    team_barrier(barrier_id);  // K and Q are used up
+    if (thread == 0) release();
+    team_barrier(barrier_id);  // K and Q are used up, the last record has left
     const unsigned next_item = next_after(item + walk.step, next);
     if (next.count > 0) {
-      if (thread == 0) fetch_keys(next);
+      if (thread == 0) fetch(next);
       fetch_numbers(next, parity ^ 1);
     }
 
@@ -412,18 +415,11 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
       }
     fence_shared();
     team_barrier(barrier_id);
-    if (thread == 0) {
-      store_bytes(records + std::int64_t{now.place} * Record::kSize, record, Record::kBytes);
-      wait_stores_read();
-      if (next.count > 0) fetch_queries(next);
-      wait_stores();
-      if (ready) {
-        fence_global();
-        asm volatile("st.release.gpu.global.u32 [%0], 1;\n" ::"l"(ready + now.place) : "memory");
-      }
-    }
+    if (thread == 0) store_bytes(records + std::int64_t{now.place} * Record::kSize, record, Record::kBytes);
+    last = now.place;
     now = next, item = next_item;
   }
+  if (thread == 0) release();
 }
 
 }  // namespace delta::gpu
