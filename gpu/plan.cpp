@@ -149,8 +149,12 @@ std::int64_t chunk_form_shared(std::int64_t C, std::int64_t d_k, std::int64_t si
   return size * (3 * C * (d_k + 1) + kTile * (d_k + 1) + C * (kTile + 1) + 3 * C * (C + 1) + 4 * C);
 }
 
+namespace {
+constexpr std::int64_t kBlockPairs = 10 * 1024;  ///< the blocks of N and their rests
+}
+
 TensorCoreLayout tensor_core_layout(std::int64_t d_k, bool per_channel) {
-  return {.matrices = 2 * kChunk * kChunk * 2,
+  return {.matrices = kBlockPairs + kChunk * kChunk * 2,
           .coefficients = 4 * (5 * kChunk + d_k),
           .keys = per_channel ? 3 * kChunk * d_k * 2 : 0};
 }
@@ -158,7 +162,7 @@ TensorCoreLayout tensor_core_layout(std::int64_t d_k, bool per_channel) {
 std::int64_t chain_shared(std::int64_t d_k, std::int64_t rows, bool per_channel, int stages) {
   // A stage: K, Q (and K as it is written) [C x d_k], N and P [C x C], factors, V [C x rows]; then the exchange.
   const std::int64_t keys = (per_channel ? 3 : 2) * kChunk * d_k * 2, values = kChunk * rows * 2;
-  const std::int64_t stage = keys + 2 * kChunk * kChunk * 2 + 4 * (5 * kChunk + (per_channel ? d_k : 4)) + values;
+  const std::int64_t stage = keys + kBlockPairs + kChunk * kChunk * 2 + 4 * (5 * kChunk + (per_channel ? d_k : 4)) + values;
   return stages * stage + rows / 16 * 512 * (d_k / 16 + 16);
 }
 

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The serial stage of v4: one pass over the chunks of a sequence with the state in registers, outputs included.
 #pragma once
+#include "gpu/kernels/inverse.cuh"
 #include "gpu/kernels/launch.hpp"
-#include "gpu/kernels/mma.cuh"
 #include "gpu/plan.hpp"
 
 namespace delta::gpu {
 
+constexpr int kBlockPairs = 10, kBlockPair = 1024;  ///< blocks (i, k <= i) of 16 x 16 and their rests, and bytes of both
+__host__ __device__ constexpr int block_pair(int i, int k) { return (i * (i + 1) / 2 + k) * kBlockPair; }
+
 /// What the chunk-parallel stage leaves for one chunk of one head; C = 64.
-///   N [C][C]  (I + L_g)^{-1} - I, strictly lower        P [C][C]  scale (H . Q K^T), lower
+///   N         (I + L_g)^{-1} - I, the ten 16 x 16 blocks on and below the diagonal, each twice: itself rounded and the
+///             rest, in the registers in which the product with it wants them
+///   P [C][C]  scale (H . Q K^T), lower
 ///   factors   five numbers a token, then the decay of the whole chunk (one, or one per key channel)
 ///   keys      only with a decay per channel: decayed copies of K (read), Q (output) and K (write), [C][d_k] each
 struct ChunkWorkspace {
@@ -17,12 +22,12 @@ struct ChunkWorkspace {
 
   __host__ __device__ ChunkWorkspace(void* workspace, int d_k, bool per_channel)
       : base(static_cast<unsigned char*>(workspace)),
-        matrices(2 * kChunk * kChunk * 2),
+        matrices(kBlockPairs * kBlockPair + kChunk * kChunk * 2),
         factors(4 * (5 * kChunk + d_k)) {
     size = matrices + factors + (per_channel ? 3 * kChunk * d_k * 2 : 0);
   }
-  template <class In> __device__ In* N(std::int64_t chunk) const { return reinterpret_cast<In*>(base + chunk * size); }
-  template <class In> __device__ In* P(std::int64_t chunk) const { return N<In>(chunk) + kChunk * kChunk; }
+  __device__ unsigned char* N(std::int64_t chunk) const { return base + chunk * size; }
+  __device__ unsigned char* P(std::int64_t chunk) const { return N(chunk) + kBlockPairs * kBlockPair; }
   __device__ float* tokens(std::int64_t chunk) const {
     return reinterpret_cast<float*>(base + chunk * size + matrices);
   }
@@ -47,7 +52,8 @@ constexpr int kFetchers = 128;
 template <int D, bool PerChannel> struct ChainMemory {
   static constexpr int kRowBytes = 2 * D, kTileBytes = kChunk * kRowBytes, kSquareBytes = kChunk * kChunk * 2;
   static constexpr int kKey = 0, kQuery = kTileBytes, kKeyOut = PerChannel ? 2 * kTileBytes : kKey;
-  static constexpr int kN = (PerChannel ? 3 : 2) * kTileBytes, kP = kN + kSquareBytes, kTokens = kP + kSquareBytes;
+  static constexpr int kN = (PerChannel ? 3 : 2) * kTileBytes, kP = kN + kBlockPairs * kBlockPair;
+  static constexpr int kTokens = kP + kSquareBytes;
   static constexpr int kNumbers = kFactors * kChunk + (PerChannel ? D : 4);
   static constexpr int kValues = kTokens + 4 * kNumbers;
   static constexpr int kGroupValues = kChunk * 16 * 2;  // 64 tokens x 16 channels
@@ -74,9 +80,9 @@ __device__ inline void get_operand(std::uint32_t (&a)[4], const unsigned char* f
 /// Works on transposes, S [rows x d_k] being the A operand:
 /// \f[ R^\top = V^\top B - (S K^\top) D_a - (S Q^\top) D_b, \quad Z^\top = R^\top + R^\top N^\top, \quad
 ///     O^\top = (S Q^\top) D_f + Z^\top P^\top, \quad S \leftarrow \gamma_C S + (Z^\top D_w) K \f]
-/// The solve starts from R in fp32 and only the strictly lower N goes through rounded operands; there R is a sum of two
-/// of them, itself rounded and the rest. With one, repeated keys (N has -1 beside the diagonal, and the z_i telescope)
-/// would sum up the roundings of every r_i in the state.
+/// The solve starts from R in fp32 and only the strictly lower N goes through rounded operands; there R and N are sums of
+/// two of them each, themselves rounded and the rest, and of the four products the smallest is left out. With one, repeated
+/// keys (N has -1 beside the diagonal, and the z_i telescope) would sum up the roundings of every r_i in the state.
 /// How many rows share a block changes no bit: each row's sums run in the same order whatever is beside it.
 /// \tparam M  groups of 16 rows a team owns: more reuse what is read from shared memory, fewer fill more processors
 /// \formula{F84}
@@ -127,10 +133,11 @@ __global__ void __launch_bounds__(M* kTeamThreads + kFetchers, M == 1 ? 2 : 1)
         copy_async(stage + Memory::kQuery + to, there ? q + r * a.q.stride_t + piece * 8 : q, there);
       }
     }
-    const In* const N = workspace.N<In>(chunk);
-    for (int e = thread; e < 2 * kChunk * 8; e += kFetchers)  // N and P lie one after the other, there and here
-      copy_async(stage + Memory::kN + e / (kChunk * 8) * Memory::kSquareBytes + swizzled<128>(e / 8 % kChunk, e % 8),
-                 N + e * 8);
+    const unsigned char *const N = workspace.N(chunk), *const P = workspace.P(chunk);
+    for (int e = thread; e < kBlockPairs * kBlockPair / 16; e += kFetchers)
+      copy_async(stage + Memory::kN + e * 16, N + e * 16);
+    for (int e = thread; e < kChunk * 8; e += kFetchers)
+      copy_async(stage + Memory::kP + swizzled<128>(e / 8, e % 8), P + e * 16);
     const float* const tokens = workspace.tokens(chunk);
     for (int e = thread; e < Memory::kNumbers / 4; e += kFetchers)
       copy_async(stage + Memory::kTokens + e * 16, tokens + e * 4);
@@ -237,17 +244,19 @@ __global__ void __launch_bounds__(M* kTeamThreads + kFetchers, M == 1 ? 2 : 1)
     team_barrier();
 
 #pragma unroll
-    for (int k = 0; k < kTeam; ++k)  // Z^T = R^T + R^T N^T; later tokens meet zeros of N
-    {
-      std::uint32_t b[4];
-      operand_rows<128>(b, at + Memory::kN, warp, k);
+    for (int k = 0; k < kTeam; ++k) {  // Z^T = R^T + R^T N^T; N is zero beyond the warp's tokens
+      if (k > warp) break;
+      std::uint32_t b[4], b_rest[4];
+      get_operand(b, stage + Memory::kN + block_pair(warp, k));
+      get_operand(b_rest, stage + Memory::kN + block_pair(warp, k) + kBlockPair / 2);
 #pragma unroll
       for (int m = 0; m < M; ++m) {
         std::uint32_t right[4];
         const unsigned char* const from = exchange + m * Memory::kGroupExchange + k * Memory::kOperand;
-        get_operand(right, from + Memory::kRight);
-        mma<In>(Z[m][0], right, b[0], b[1]), mma<In>(Z[m][1], right, b[2], b[3]);
         get_operand(right, from + Memory::kRest);
+        mma<In>(Z[m][0], right, b[0], b[1]), mma<In>(Z[m][1], right, b[2], b[3]);
+        get_operand(right, from + Memory::kRight);
+        mma<In>(Z[m][0], right, b_rest[0], b_rest[1]), mma<In>(Z[m][1], right, b_rest[2], b_rest[3]);
         mma<In>(Z[m][0], right, b[0], b[1]), mma<In>(Z[m][1], right, b[2], b[3]);
       }
     }
@@ -361,6 +370,28 @@ cudaError_t launch_chain(const Arguments& a, const deltaref_gpu_plan_t& plan, cu
   const int groups = plan.rows / 16;
   return groups == 1 ? launch_chain<In, D, PerChannel, 1>(a, groups, plan.stages, stream)
                      : launch_chain<In, D, PerChannel, 2>(a, groups, plan.stages, stream);
+}
+
+/// Writes N = A - I and P of a chunk. \param A [64][kSquare] the inverse   \param P in shared memory, swizzled<128>
+template <class In> __device__ inline void store_matrices_of_chunk(const ChunkWorkspace& workspace, std::int64_t chunk,
+                                                                   const float* A, const unsigned char* P, int threads) {
+  const int thread = threadIdx.x, lane = thread % 32, g = lane / 4, t = lane % 4;
+  for (int block = thread / 32; block < kBlockPairs; block += threads / 32) {
+    const int i = (block > 0) + (block > 2) + (block > 5), k = block - i * (i + 1) / 2;
+    float left[4], right[4];  // rows g and g + 8 of the block, as the B operand lies
+    for (int e = 0; e < 4; ++e) {
+      const int column = 16 * k + 2 * t + e % 2 + e / 2 * 8, upper = 16 * i + g, lower = upper + 8;
+      left[e] = column < upper ? A[upper * kSquare + column] : 0, right[e] = column < lower ? A[lower * kSquare + column] : 0;
+    }
+    std::uint32_t n[4];
+    as_operand<In>(n, left, right);
+    put_operand(workspace.N(chunk) + block_pair(i, k), n);
+    rest_of_operand<In>(n, left, right);
+    put_operand(workspace.N(chunk) + block_pair(i, k) + kBlockPair / 2, n);
+  }
+  for (int e = thread; e < kChunk * 8; e += threads)
+    *reinterpret_cast<uint4*>(workspace.P(chunk) + e * 16) =
+        *reinterpret_cast<const uint4*>(P + swizzled<128>(e / 8, e % 8));
 }
 
 /// Which sequence a chunk slot belongs to, and which of its chunks it is; chunk < 0: the slot is not used.

@@ -153,18 +153,7 @@ template <class In, int D> __global__ void __launch_bounds__(kThreads, 4) prepar
   invert_unit_lower(A, L);
 
   const ChunkWorkspace workspace(a.workspace, D, false);
-  In* const N = workspace.N<In>(chunk);
-  for (int e = thread; e < kChunk * 8; e += kThreads) {
-    const int i = e / 8, j = e % 8 * 8;
-    std::uint32_t n[4];
-#pragma unroll
-    for (int m = 0; m < 4; ++m)
-      n[m] = pack<In>(j + 2 * m < i ? A[i * kSquare + j + 2 * m] : 0,
-                      j + 2 * m + 1 < i ? A[i * kSquare + j + 2 * m + 1] : 0);
-    *reinterpret_cast<uint4*>(N + e * 8) = make_uint4(n[0], n[1], n[2], n[3]);
-    *reinterpret_cast<uint4*>(N + kChunk * kChunk + e * 8) =
-        *reinterpret_cast<const uint4*>(P + swizzled<128>(i, e % 8));
-  }
+  store_matrices_of_chunk<In>(workspace, chunk, A, P, kThreads);
   if (thread < kChunk) {
     const int i = thread, last = kChunk - 1;
     float* const factor = workspace.tokens(chunk);

@@ -21,10 +21,9 @@ struct TensorCoreChunk {
 
 /// The schedule of v4 in plain C++: the same products on the same rounded operands, in the same places. Its error is
 /// what that kernel is expected to make, and it can be stepped through without a GPU.
-/// \f[ R = B(V - D_g X \hat S^\top), \quad Z = R + \hat N (\hat R + \widehat{R - \hat R}), \quad O = D_g Q \hat S^\top
-/// + \hat P \hat Z, \quad
-///     S' = \gamma_C S + \widehat{D_w Z}^\top K \f]
-/// A hat is a rounding to the 16-bit format. With a decay per channel the decayed copies of q and k are rounded, and so
+/// \f[ R = B(V - D_g X \hat S^\top), \quad Z = R + \hat N (\hat R + \check R) + \check N \hat R, \quad
+///     O = D_g Q \hat S^\top + \hat P \hat Z, \quad S' = \gamma_C S + \widehat{D_w Z}^\top K \f]
+/// A check is the rest, rounded: \f$ \check N = \widehat{N - \hat N} \f$. A hat is a rounding to the 16-bit format. With a decay per channel the decayed copies of q and k are rounded, and so
 /// are the two factors of a score between different blocks of 16 tokens.
 /// \param f  bf16 or fp16   \param watch  is shown each chunk
 /// \formula{F84} \formula{C-kda}
@@ -78,11 +77,11 @@ inline Output<double> tensor_cores(const Stream<double>& stream, const Format& f
     const Mat<double> X_in = in.cwiseProduct(X), Q_in = in.cwiseProduct(Q), K_out = to_end.cwiseProduct(K);
     h.W = h.inverse * (beta.asDiagonal() * X_in);
     h.U = h.inverse * (beta.asDiagonal() * V);
-    const Mat<double> N = rounded(strictly_lower<double>(h.inverse)), P = rounded(lower<double>(QK)),
-                      S = rounded(out.S);
+    const Mat<double> P = rounded(lower<double>(QK)), S = rounded(out.S);
+    const Mat<double> N = strictly_lower<double>(h.inverse), N1 = rounded(N), N2 = rounded(N - N1);
     const Mat<double> R = beta.asDiagonal() * (V - (per_channel ? rounded(X_in) : X_in) * S.transpose());
     const Mat<double> R1 = rounded(R), R2 = rounded(R - R1);
-    h.Z = R + N * (R1 + R2);
+    h.Z = R + N1 * (R1 + R2) + N2 * R1;
     out.O.middleRows(begin, C) = rounded((per_channel ? rounded(Q_in) : Q_in) * S.transpose() + P * rounded(h.Z));
     const Mat<double> state = out.S * in.row(C - 1).asDiagonal();
     if (per_channel)
