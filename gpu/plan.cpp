@@ -13,8 +13,11 @@ namespace delta::gpu {
 namespace {
 
 const char* const kRules[] = {"linear", "retnet", "mamba2", "delta", "gated_delta", "q_delta", "kda"};
-const char* const kVersions[] = {"auto", "v1 (token by token)", "v2 (the state in registers)",
-                                 "v3 (the chunk form in shared memory)", "v4 (the chunk form on tensor cores)",
+const char* const kVersions[] = {"auto",
+                                 "v1 (token by token)",
+                                 "v2 (the state in registers)",
+                                 "v3 (the chunk form in shared memory)",
+                                 "v4 (the chunk form on tensor cores)",
                                  "v5 (the chunk form with Hopper's instructions)"};
 
 bool in(std::int32_t value, std::int32_t first, std::int32_t last) { return value >= first && value <= last; }
@@ -111,11 +114,12 @@ std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const 
         return "v5 counts tokens and chunks in 32 bits";
       if (p.trace.W || p.trace.U) return "v5 computes neither W nor U~";
       if (p.rows && p.rows != 64) return "a block of v5 owns 64 rows of S";
-      // Where the chains leave half of the multiprocessors idle, those prepare while the chains run. What the first stage
-      // traces is written before.
+      // Where the chains leave half of the multiprocessors idle, those prepare while the chains run. What the first
+      // stage traces is written before.
       const std::int64_t all = device.multiprocessors, blocks = sequences(p) * p.HV * (p.d_v / 64);
       out.rows = 64;
-      out.overlap = chunk_trace(p.trace) ? DELTAREF_BEFORE : p.overlap ? p.overlap
+      out.overlap = chunk_trace(p.trace) ? DELTAREF_BEFORE
+                    : p.overlap          ? p.overlap
                     : blocks * 2 <= all  ? DELTAREF_BESIDE
                                          : DELTAREF_BEFORE;
       if (out.overlap == DELTAREF_BESIDE && blocks >= all)
@@ -162,13 +166,14 @@ TensorCoreLayout tensor_core_layout(std::int64_t d_k, bool per_channel) {
 std::int64_t chain_shared(std::int64_t d_k, std::int64_t rows, bool per_channel, int stages) {
   // A stage: K, Q (and K as it is written) [C x d_k], N and P [C x C], factors, V [C x rows]; then the exchange.
   const std::int64_t keys = (per_channel ? 3 : 2) * kChunk * d_k * 2, values = kChunk * rows * 2;
-  const std::int64_t stage = keys + kBlockPairs + kChunk * kChunk * 2 + 4 * (5 * kChunk + (per_channel ? d_k : 4)) + values;
+  const std::int64_t stage =
+      keys + kBlockPairs + kChunk * kChunk * 2 + 4 * (5 * kChunk + (per_channel ? d_k : 4)) + values;
   return stages * stage + rows / 16 * 512 * (d_k / 16 + 16);
 }
 
 std::int64_t hopper_shared(std::int64_t d_k) {
-  // A chain: three stages of K, Q, V of 64 rows and a record; 8 KB to turn o^T round, 1 for barriers. Or four teams that
-  // prepare, each with K, Q, a record and numbers.
+  // A chain: three stages of K, Q, V of 64 rows and a record; 8 KB to turn o^T round, 1 for barriers. Or four teams
+  // that prepare, each with K, Q, a record and numbers.
   const std::int64_t keys = 4 * d_k * kChunk;
   return std::max(9216 + 3 * (keys + 2 * 64 * kChunk + kHopperRecord), 4 * (keys + kHopperRecord + 2048));
 }
@@ -182,7 +187,8 @@ Refusal check(const deltaref_gpu_problem& p) {
   if (!in(p.version, 0, DELTAREF_V5)) return invalid("version: expected 0 (auto) to 5, got " + number(p.version));
   if (p.rows != 0 && p.rows != 16 && p.rows != 32 && p.rows != 64)
     return invalid("rows: expected 0 (chosen), 16, 32 or 64, got " + number(p.rows));
-  if (!in(p.overlap, 0, 2)) return invalid("overlap: expected 0 (chosen), 1 (before) or 2 (beside), got " + number(p.overlap));
+  if (!in(p.overlap, 0, 2))
+    return invalid("overlap: expected 0 (chosen), 1 (before) or 2 (beside), got " + number(p.overlap));
   if (p.B < 1 || p.T < 0) return invalid("expected B >= 1 and T >= 0, got B = " + number(p.B) + ", T = " + number(p.T));
   if (p.H < 1 || p.HV < 1 || p.HV % p.H != 0)
     return invalid("HV must be a multiple of H, got H = " + number(p.H) + ", HV = " + number(p.HV));

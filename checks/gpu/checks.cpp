@@ -117,10 +117,10 @@ template <Ring T> Quantities solve_quantities(const Stream<T>& s, bool per_chann
   return q;
 }
 
-Quantities schedule_quantities(const Stream<double>& s, const Format& f, bool per_channel) {
+Quantities schedule_quantities(const Stream<double>& s, std::int32_t version, const Format& f, bool per_channel) {
   constexpr Index C = 64;
   Quantities q;
-  tensor_cores(s, f, [&](const TensorCoreChunk& h) {
+  tensor_cores(s, f, version == DELTAREF_V5, [&](const TensorCoreChunk& h) {
     const Index c = h.L_g.rows();
     Mat<double> L = Mat<double>::Zero(c, C), I = L;
     L.leftCols(c) = h.L_g, I.leftCols(c) = h.inverse;
@@ -148,6 +148,11 @@ Quantities traced(const Answer& a, const Shape& z, Index n, Index h) {
     }
   }
   return q;
+}
+
+bool runs_v5() {
+  static const bool hopper = device().compute_capability == 90;
+  return hopper;
 }
 
 /// One rule on one family at one size.
@@ -179,8 +184,9 @@ class Case {
   bool takes(std::int32_t version, std::int32_t dtype) const {
     const Shape& z = p_.shape;
     const bool per_channel = rule_.info.forget == Forget::per_channel;
-    if (version == DELTAREF_V3 && per_channel) return false;
-    if (version == DELTAREF_V4)
+    if ((version == DELTAREF_V3 || version == DELTAREF_V5) && per_channel) return false;
+    if (version == DELTAREF_V5 && !runs_v5()) return false;
+    if (version >= DELTAREF_V4)
       return dtype <= DELTAREF_FP16 && (z.d_k == 64 || z.d_k == 128) && (z.d_v == 64 || z.d_v == 128);
     return true;
   }
@@ -199,7 +205,7 @@ class Case {
       return report_(row), got;
     }
     Expected e = expected(got.plan.version, call.dtype, got.plan.chunk);
-    if (call.l2norm && got.plan.version == DELTAREF_V4)  // the norm is a factor of what is written, and that is rounded
+    if (call.l2norm && got.plan.version >= DELTAREF_V4)  // the norm is a factor of what is written, and that is rounded
       e.o += format_of(call.dtype).unit(), e.state += format_of(call.dtype).unit();
     if (!(std::max(e.o, e.state) < 0.1)) {
       row.verdict = Verdict::untrusted, row.ratio = NAN, row.reason = "ill-posed in this precision";
@@ -241,6 +247,9 @@ class Case {
     same(call, "strides", with([](Call& c) { c.padded = true; }));
     if (version == DELTAREF_V4)
       for (std::int32_t rows : {16, 32, 64}) same(call, "rows a block", with([&](Call& c) { c.rows = rows; }));
+    if (version == DELTAREF_V5)
+      for (std::int32_t overlap : {DELTAREF_BEFORE, DELTAREF_BESIDE})
+        same(call, "overlap of the stages", with([&](Call& c) { c.overlap = overlap; }));
     prefix(call, once);
     alone(call, once);
   }
@@ -367,7 +376,7 @@ class Case {
     }
   }
 
-  /// v3 and v4: every matrix that the derivation of the chunk form names.
+  /// v3 to v5: every matrix that the derivation of the chunk form names.
   void chunk_formulas(std::int32_t version, std::int32_t dtype) {
     const Call call{.version = version, .dtype = dtype, .trace = true};
     const Answer got = run_on_device(rule_.info, p_, call);
@@ -375,7 +384,7 @@ class Case {
     const bool per_channel = rule_.info.forget == Forget::per_channel;
     const double u = format_of(dtype == DELTAREF_FP64 ? DELTAREF_FP64 : DELTAREF_FP32).unit();
     if (!outside(version, dtype, got.plan.chunk).empty()) return;
-    const bool tensor_cores = version == DELTAREF_V4;
+    const bool tensor_cores = version >= DELTAREF_V4;
     const auto summed = quantity_errors(tensor_cores ? "solve" : "chunks", got.plan.chunk);
     const double kSums = tensor_cores ? kTensorCoreSums : 1, floor = tensor_cores ? kTensorCoreFloor : kFloor;
     std::map<std::string, double> error, allowed;
@@ -385,11 +394,12 @@ class Case {
         const Quantities have = traced(got, z, n, h);
         const Quantities want = exact_chunks(version, got.plan.chunk, n, h);
         std::map<std::string, double> e;
-        if (version == DELTAREF_V4)
-          for (const auto& [name, x] :
-               schedule_quantities(stream(rule_.info, rule_.over<double>(), r_, n, h), format_of(dtype), per_channel))
+        if (tensor_cores)
+          for (const auto& [name, x] : schedule_quantities(stream(rule_.info, rule_.over<double>(), r_, n, h), version,
+                                                           format_of(dtype), per_channel))
             e[name] = apart(want.at(name), x);
         for (const auto& [name, x] : want) {
+          if (!have.contains(name)) continue;  // v5 computes neither W nor U~
           error[name] = std::max(error[name], apart(x, have.at(name)));
           allowed[name] = std::max(allowed[name], e[name] + (kSums * summed.at(name) + floor) * u);
         }
@@ -483,9 +493,9 @@ class Case {
   /// The errors that this version makes in this type: its form in rounded scalars, and the rounding of what it returns.
   Expected expected(std::int32_t version, std::int32_t dtype, Index chunk) {
     const double u = format_of(dtype == DELTAREF_FP64 ? DELTAREF_FP64 : DELTAREF_FP32).unit();
-    if (version == DELTAREF_V4) {
+    if (version >= DELTAREF_V4) {
       const Result<double> twin = run<double>(rule_.info, rule_.over<double>(), r_, [&](const Stream<double>& s) {
-        return tensor_cores(s, format_of(dtype));
+        return tensor_cores(s, format_of(dtype), version == DELTAREF_V5);
       });
       const Distance d = distance(wanted_, twin);
       const Expected& sums = errors("one_solve", 64);
@@ -596,7 +606,7 @@ void check_kernels(const Selection& what, const std::function<void(const Row&)>&
       in_log.emplace(*job.rule, *job.family, size, what, one_at_a_time, Case::log_gate);
     if (call_variants) normalised.emplace(*job.rule, *find_family("raw_keys"), size, what, one_at_a_time, Case::l2norm);
     const auto numbers = size.shape.T * size.shape.HV * size.shape.d_k * size.shape.d_v;
-    for (std::int32_t version = DELTAREF_V1; version <= DELTAREF_V4; ++version) {
+    for (std::int32_t version = DELTAREF_V1; version <= DELTAREF_V5; ++version) {
       if (!what.versions.empty() && std::ranges::find(what.versions, version) == what.versions.end()) continue;
       for (std::int32_t dtype = DELTAREF_BF16; dtype <= DELTAREF_FP64; ++dtype) {
         if (!c.takes(version, dtype) || !holds(c.problem(), format_of(dtype))) continue;
@@ -604,10 +614,10 @@ void check_kernels(const Selection& what, const std::function<void(const Row&)>&
         const bool wide = dtype >= DELTAREF_FP32;
         if (version == DELTAREF_V1 && wide && numbers <= kTraced) c.token_formulas(dtype);
         if (version == DELTAREF_V3 && wide && numbers <= kTraced) c.chunk_formulas(version, dtype);
-        if (version == DELTAREF_V4 && numbers <= 4 * kTraced) c.chunk_formulas(version, dtype);
+        if (version >= DELTAREF_V4 && numbers <= 4 * kTraced) c.chunk_formulas(version, dtype);
         if (in_log) in_log->outputs({.version = version, .dtype = dtype, .log_gate = true}, "o, state; log decay");
         if (normalised) normalised->outputs({.version = version, .dtype = dtype, .l2norm = true}, "o, state; l2norm");
-        if (baseline && (version == DELTAREF_V4 || dtype == DELTAREF_FP32)) c.laws(version, dtype);
+        if (baseline && (version >= DELTAREF_V4 || dtype == DELTAREF_FP32)) c.laws(version, dtype);
       }
     }
   };
@@ -644,8 +654,9 @@ void check_kernels(const Selection& what, const std::function<void(const Row&)>&
   }
   if (error) std::rethrow_exception(error);
   if (what.quick || !what.families.empty() || !chosen(what.rules, "gated_delta")) return;
-  for (std::int32_t version = DELTAREF_V1; version <= DELTAREF_V4; ++version) {
+  for (std::int32_t version = DELTAREF_V1; version <= DELTAREF_V5; ++version) {
     if (!what.versions.empty() && std::ranges::find(what.versions, version) == what.versions.end()) continue;
+    if (version == DELTAREF_V5 && !runs_v5()) continue;
     Row row{.kernel = "v" + std::to_string(version),
             .rule = "gated_delta",
             .family = "gate_half",

@@ -148,7 +148,8 @@ Answer run_on_device(const RuleInfo& rule, const Problem<double>& p, const Call&
 
   deltaref_gpu_problem d{};
   d.rule = rule_number(rule), d.dtype = call.dtype, d.gate = call.log_gate ? DELTAREF_LOG_DECAY : DELTAREF_DECAY;
-  d.state_layout = call.layout, d.version = call.version, d.qk_l2norm = call.l2norm, d.rows = call.rows;
+  d.state_layout = call.layout, d.version = call.version, d.qk_l2norm = call.l2norm, d.rows = call.rows,
+  d.overlap = call.overlap;
   d.B = z.B, d.T = z.T, d.H = z.H, d.HV = z.HV, d.d_k = z.d_k, d.d_v = z.d_v;
   const std::vector<std::int64_t> offsets(z.offsets.begin(), z.offsets.end());
   if (!offsets.empty()) d.cu_seqlens = offsets.data(), d.sequences = static_cast<std::int64_t>(offsets.size()) - 1;
@@ -194,7 +195,8 @@ Answer run_on_device(const RuleInfo& rule, const Problem<double>& p, const Call&
   } else if (call.trace && answer.plan.version >= DELTAREF_V3) {
     if (rule.forget != Forget::per_channel) d.trace.gamma = want("gamma", slots * C);
     d.trace.L_g = want("L_g", slots * C * C), d.trace.inverse = want("inverse", slots * C * C);
-    d.trace.W = want("W", slots * C * d_k), d.trace.U = want("U", slots * C * d_v);
+    if (answer.plan.version < DELTAREF_V5)
+      d.trace.W = want("W", slots * C * d_k), d.trace.U = want("U", slots * C * d_v);
     d.trace.Z = want("Z", slots * C * d_v), d.trace.S = want("S", slots * d_v * d_k);
   }
   Buffer workspace(answer.plan.workspace, call.fill);

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   std::string out;
   app.add_option("--rule", what.rules, "only these rules");
   app.add_option("--family", what.families, "only these families of inputs");
-  app.add_option("--kernel", what.versions, "only these versions, 1 to 4");
+  app.add_option("--kernel", what.versions, "only these versions, 1 to 5");
   app.add_option("--seed", what.seed, "seed of the inputs")->capture_default_str();
   app.add_option("--seconds", what.seconds, "start no case after this many seconds");
   app.add_flag("--quick", what.quick, "two families, two sizes: for compute-sanitizer");

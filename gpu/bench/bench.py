@@ -231,6 +231,15 @@ def accuracy(kernels, peers):
     return rows
 
 
+def compile_peers(library, heads):
+    """FLA compiles and tunes each operation for each number of heads, a minute each: all at once, before anything is timed.
+    What they compile is kept on disk."""
+    wanted = [("gated_delta", h) for h in heads] + [(rule, 16) for rule in ("delta", "mamba2", "kda") if 16 in heads]
+    started = [subprocess.Popen([sys.executable, __file__, library, "--compile-peer", f"{rule},{h}"]) for rule, h in wanted]
+    for process in started:
+        process.wait()
+
+
 def timings(kernels, heads, quick, done):
     """The table, most wanted rows first; done(rows) is called after each. FLA is timed for these numbers of heads: it is
     tuned anew for each of them, which takes a minute."""
@@ -256,11 +265,14 @@ def timings(kernels, heads, quick, done):
     def fla(x, shape):
         return peer("fla", fla_call(x), {}) if shape[2] in heads else {}
 
+    newest = 5 if kernels.device.compute_capability == 90 else 4
     for shape in SHAPES:
         B, T, H = shape
         x = inputs("gated_delta", B, T, H, H, 128, 128)
-        row("gated_delta", shape, 4, x, fla(x, shape))
-        row("q_delta", shape, 4, inputs("q_delta", B, T, H, H, 128, 128), {})
+        peers = fla(x, shape)
+        for version in range(4, newest + 1):
+            row("gated_delta", shape, version, x, peers)
+            row("q_delta", shape, version, inputs("q_delta", B, T, H, H, 128, 128), {})
     for B, H in ((32, 16), (256, 16), (256, 32)):
         x = inputs("gated_delta", B, 1, H, H, 128, 128, "decode")
         peers = {}
@@ -281,7 +293,9 @@ def timings(kernels, heads, quick, done):
     for rule in ("delta", "mamba2", "kda"):
         for shape in SHAPES:
             x = inputs(rule, shape[0], shape[1], shape[2], shape[2], 128, 128)
-            row(rule, shape, 4, x, fla(x, shape) if shape[2] == 16 else {})
+            peers = fla(x, shape) if shape[2] == 16 else {}
+            for version in (4,) if rule == "kda" else range(4, newest + 1):
+                row(rule, shape, version, x, peers)
     return rows
 
 
@@ -291,9 +305,19 @@ def main():
     parser.add_argument("--out", help="write JSON here")
     parser.add_argument("--quick", action="store_true", help="fewer rules and versions")
     parser.add_argument("--peer-heads", default="16,64,32", help="numbers of heads that FLA is timed at; empty: none")
+    parser.add_argument("--compile-peers", action="store_true", help="only let FLA compile what will be timed")
+    parser.add_argument("--compile-peer", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    kernels = Kernels(args.library)
     heads = [int(h) for h in args.peer_heads.split(",") if h]
+    if args.compile_peers:
+        return compile_peers(args.library, heads)
+    if args.compile_peer:
+        rule, h = args.compile_peer.split(",")
+        with torch.no_grad():
+            fla_call(inputs(rule, 1, 2048, int(h), int(h), 128, 128))()
+            torch.cuda.synchronize()
+        return None
+    kernels = Kernels(args.library)
     if heads:
         try:
             import fla  # noqa: F401

@@ -7,7 +7,8 @@
 
 namespace delta::gpu {
 
-constexpr int kBlockPairs = 10, kBlockPair = 1024;  ///< blocks (i, k <= i) of 16 x 16 and their rests, and bytes of both
+constexpr int kBlockPairs = 10,
+              kBlockPair = 1024;  ///< blocks (i, k <= i) of 16 x 16 and their rests, and bytes of both
 __host__ __device__ constexpr int block_pair(int i, int k) { return (i * (i + 1) / 2 + k) * kBlockPair; }
 
 /// What the chunk-parallel stage leaves for one chunk of one head; C = 64.
@@ -80,10 +81,10 @@ __device__ inline void get_operand(std::uint32_t (&a)[4], const unsigned char* f
 /// Works on transposes, S [rows x d_k] being the A operand:
 /// \f[ R^\top = V^\top B - (S K^\top) D_a - (S Q^\top) D_b, \quad Z^\top = R^\top + R^\top N^\top, \quad
 ///     O^\top = (S Q^\top) D_f + Z^\top P^\top, \quad S \leftarrow \gamma_C S + (Z^\top D_w) K \f]
-/// The solve starts from R in fp32 and only the strictly lower N goes through rounded operands; there R and N are sums of
-/// two of them each, themselves rounded and the rest, and of the four products the smallest is left out. With one, repeated
-/// keys (N has -1 beside the diagonal, and the z_i telescope) would sum up the roundings of every r_i in the state.
-/// How many rows share a block changes no bit: each row's sums run in the same order whatever is beside it.
+/// The solve starts from R in fp32 and only the strictly lower N goes through rounded operands; there R and N are sums
+/// of two of them each, themselves rounded and the rest, and of the four products the smallest is left out. With one,
+/// repeated keys (N has -1 beside the diagonal, and the z_i telescope) would sum up the roundings of every r_i in the
+/// state. How many rows share a block changes no bit: each row's sums run in the same order whatever is beside it.
 /// \tparam M  groups of 16 rows a team owns: more reuse what is read from shared memory, fewer fill more processors
 /// \formula{F84}
 template <class In, int D, bool PerChannel, int M>
@@ -373,15 +374,17 @@ cudaError_t launch_chain(const Arguments& a, const deltaref_gpu_plan_t& plan, cu
 }
 
 /// Writes N = A - I and P of a chunk. \param A [64][kSquare] the inverse   \param P in shared memory, swizzled<128>
-template <class In> __device__ inline void store_matrices_of_chunk(const ChunkWorkspace& workspace, std::int64_t chunk,
-                                                                   const float* A, const unsigned char* P, int threads) {
+template <class In>
+__device__ inline void store_matrices_of_chunk(const ChunkWorkspace& workspace, std::int64_t chunk, const float* A,
+                                               const unsigned char* P, int threads) {
   const int thread = threadIdx.x, lane = thread % 32, g = lane / 4, t = lane % 4;
   for (int block = thread / 32; block < kBlockPairs; block += threads / 32) {
     const int i = (block > 0) + (block > 2) + (block > 5), k = block - i * (i + 1) / 2;
     float left[4], right[4];  // rows g and g + 8 of the block, as the B operand lies
     for (int e = 0; e < 4; ++e) {
       const int column = 16 * k + 2 * t + e % 2 + e / 2 * 8, upper = 16 * i + g, lower = upper + 8;
-      left[e] = column < upper ? A[upper * kSquare + column] : 0, right[e] = column < lower ? A[lower * kSquare + column] : 0;
+      left[e] = column < upper ? A[upper * kSquare + column] : 0,
+      right[e] = column < lower ? A[lower * kSquare + column] : 0;
     }
     std::uint32_t n[4];
     as_operand<In>(n, left, right);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The instructions of v5: barriers in shared memory, the copy engine, and products of a whole warpgroup. sm_90a.
 //
-// wgmma m64nNk16: D [64 x N] (+)= A [64 x 16] B [16 x N] by 128 threads. Warp w has the rows 16 w .. 16 w + 15, and in a
-// warp, with g = lane / 4 and t = lane % 4, four accumulators for every 8 columns j:
+// wgmma m64nNk16: D [64 x N] (+)= A [64 x 16] B [16 x N] by 128 threads. Warp w has the rows 16 w .. 16 w + 15, and in
+// a warp, with g = lane / 4 and t = lane % 4, four accumulators for every 8 columns j:
 //   d[4 j], d[4 j + 1] = D(g, 8 j + 2 t), D(g, 8 j + 2 t + 1)        d[4 j + 2], d[4 j + 3] = the same of row g + 8
 // A from registers lies likewise: the accumulators of 16 columns, rounded and packed, are the A of the next product.
 // B comes from shared memory, in tiles of 128-byte rows whose 16-byte pieces are exchanged as `swizzled<128>` does.
@@ -66,8 +66,8 @@ __device__ inline void wait_stores() { asm volatile("cp.async.bulk.wait_group 0;
 
 // ---------------------------------------------------------------- products
 
-/// Where tiles lie, as descriptors count: in 16 bytes. The same in every thread of the warp, and the compiler is told so: a
-/// descriptor in ordinary registers costs ten instructions between two products.
+/// Where tiles lie, as descriptors count: in 16 bytes. The same in every thread of the warp, and the compiler is told
+/// so: a descriptor in ordinary registers costs ten instructions between two products.
 __device__ inline std::uint32_t place_of(std::uint32_t address) { return __shfl_sync(0xffffffffu, address >> 4, 0); }
 
 __device__ inline std::uint64_t descriptor(std::uint32_t low) {
@@ -111,19 +111,19 @@ template <int N> __device__ inline void pin(std::uint32_t (&x)[N]) {
   "%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 
 /// D (+)= A B with A in registers, for N = 32, 64 and 128 columns; ALONG_N: B's rows lie along n.
-#define DELTA_PRODUCT(NAME, REGISTERS, N, LIST, OPERANDS, A0, A1, A2, A3, B, ADD, ALONG_N)                            \
-  template <class In>                                                                                                 \
-  __device__ inline void NAME(float (&d)[REGISTERS], const std::uint32_t* a, std::uint64_t b, int add = 1) {          \
-    if constexpr (std::is_same_v<In, __half>)                                                                         \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N               \
-                   "k16.f32.f16.f16 {" LIST "}, {" A0 "," A1 "," A2 "," A3 "}, " B ", p, 1, 1, " ALONG_N ";\n}\n"     \
-                   : OPERANDS                                                                                         \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                   \
-    else                                                                                                              \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N               \
-                   "k16.f32.bf16.bf16 {" LIST "}, {" A0 "," A1 "," A2 "," A3 "}, " B ", p, 1, 1, " ALONG_N ";\n}\n"   \
-                   : OPERANDS                                                                                         \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                   \
+#define DELTA_PRODUCT(NAME, REGISTERS, N, LIST, OPERANDS, A0, A1, A2, A3, B, ADD, ALONG_N)                          \
+  template <class In>                                                                                               \
+  __device__ inline void NAME(float(&d)[REGISTERS], const std::uint32_t* a, std::uint64_t b, int add = 1) {         \
+    if constexpr (std::is_same_v<In, __half>)                                                                       \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N              \
+                   "k16.f32.f16.f16 {" LIST "}, {" A0 "," A1 "," A2 "," A3 "}, " B ", p, 1, 1, " ALONG_N ";\n}\n"   \
+                   : OPERANDS                                                                                       \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                 \
+    else                                                                                                            \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N              \
+                   "k16.f32.bf16.bf16 {" LIST "}, {" A0 "," A1 "," A2 "," A3 "}, " B ", p, 1, 1, " ALONG_N ";\n}\n" \
+                   : OPERANDS                                                                                       \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                 \
   }
 #define DELTA_D32 DELTA_D16(0), DELTA_D16(16)
 #define DELTA_D64 DELTA_D32, DELTA_D16(32), DELTA_D16(48)
@@ -133,18 +133,19 @@ DELTA_PRODUCT(multiply_along_n, 32, "64", DELTA_N32, DELTA_D32, "%32", "%33", "%
 DELTA_PRODUCT(multiply_along_n, 64, "128", DELTA_N64, DELTA_D64, "%64", "%65", "%66", "%67", "%68", "%69", "1")
 
 /// D (+)= A B with both in shared memory, 64 columns.
-template <class In>
-__device__ inline void multiply_tiles(float (&d)[32], std::uint64_t a, std::uint64_t b, int add) {
+template <class In> __device__ inline void multiply_tiles(float (&d)[32], std::uint64_t a, std::uint64_t b, int add) {
   if constexpr (std::is_same_v<In, __half>)
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" DELTA_N32
-                 "}, %32, %33, p, 1, 1, 0, 0;\n}\n"
-                 : DELTA_D32
-                 : "l"(a), "l"(b), "r"(add));
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" DELTA_N32
+        "}, %32, %33, p, 1, 1, 0, 0;\n}\n"
+        : DELTA_D32
+        : "l"(a), "l"(b), "r"(add));
   else
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" DELTA_N32
-                 "}, %32, %33, p, 1, 1, 0, 0;\n}\n"
-                 : DELTA_D32
-                 : "l"(a), "l"(b), "r"(add));
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" DELTA_N32
+        "}, %32, %33, p, 1, 1, 0, 0;\n}\n"
+        : DELTA_D32
+        : "l"(a), "l"(b), "r"(add));
 }
 
 // ---------------------------------------------------------------- small things

@@ -8,7 +8,6 @@
 // Prediction  the direct blocks cost 544 pairs x d_k exponentials a chunk, about 5500 issue slots a warp: the first
 //             stage takes three times as long as with a scalar decay, the second reads 48 KB more a chunk and head.
 // Gained      (1, 8192, 64) on an H200: 3.7 ms with a warp for a block row, 1.8 with 256 threads that share the pairs.
-//             The table in NOTES.md has the final figures, out of evidence/.
 #include "gpu/kernels/chain.cuh"
 #include "gpu/kernels/inverse.cuh"
 #include "gpu/kernels/launch.hpp"

@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // v5: the schedule of v4 with the instructions of Hopper.
 //
-// Change      a warpgroup's products (wgmma) for warp-level mma, and the copy engine (TMA) for warps that fetch. 64 rows of
+// Change      a warpgroup's products (wgmma) for warp-level mma, and the copy engine (TMA) for warps that fetch. 64
+// rows of
 //             S are the accumulators of one warpgroup, fp32, from the first chunk to the last; rounded and packed in
 //             place they are the left operand of S [K; Q]^T, as R and Z are of the products after it. Where heads leave
 //             multiprocessors idle, those prepare the next chunks while the chain walks the first.
-// Prediction  a chunk of 128 rows needs 2560 cycles of the tensor cores where everything overlaps, 1.5 us; with the waits
-//             between its five products 1.75 us, where v4 takes 2.7 with 64 rows. (1, 8192, 64) from 0.64 to 0.23 ms.
-// Gained      see NOTES.md, which takes its figures from evidence/.
+// Prediction  64 rows of a chunk are 1200 cycles of the tensor cores, 0.7 us; with a wait after each of four
+// products 1.3 us
+//             where v4 takes 2.7: (1, 8192, 64) from 0.65 to 0.27 ms, of which 0.1 for the first stage.
+// Gained      on an H200 (1, 8192, 64) 0.38 ms, (8, 2048, 16) 0.21 where v4 takes 0.35, (1, 8192, 16) 0.21 where it
+// takes
+//             0.29. A chunk takes 1.6 us: one warp a scheduler has nobody to hide its conversions behind. On the way: a
+//             descriptor in ordinary registers cost ten instructions a product; a fence of the copy engine that is not
+//             limited to shared memory, a microsecond a chunk; two warpgroups of 64 rows in a block multiplied and
+//             waited in step, 3.0 us a chunk. A warpgroup in the block of each chain that prepares its chunks was
+//             slower than all chunks before the first (0.42): 1500 instructions a warp, one after the other.
 #include "gpu/kernels/launch.hpp"
 #include "gpu/kernels/v5_prepare.cuh"
 
 namespace delta::gpu {
 namespace {
 
-/// Shared memory of a block: barriers; what a warp needs to turn o^T round; stages, each K, Q, V of 64 rows and the record.
-/// A block that prepares has the memory of four teams instead.
+/// Shared memory of a block: barriers; what a warp needs to turn o^T round; stages, each K, Q, V of 64 rows and the
+/// record. A block that prepares has the memory of four teams instead.
 template <int D> struct ChainShared {
   static constexpr int kDepth = 3, kTeams = 4;
   static constexpr int kFull = 0, kFree = 8 * kDepth, kTail = 16 * kDepth;
@@ -43,7 +51,8 @@ struct Ring {
   }
 };
 
-/// Stores 16 bytes, or nothing. In one instruction: a branch between a product and its wait would serialise the products.
+/// Stores 16 bytes, or nothing. In one instruction: a branch between a product and its wait would serialise the
+/// products.
 __device__ inline void store_if(bool there, void* to, const uint4& x) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4};\n}\n" ::"l"(to),
                "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(static_cast<int>(there))
@@ -56,7 +65,8 @@ __device__ void fetch_chunks(const Arguments& a, const Maps& maps, const Stages&
                              const Sequence& s, std::int64_t n, int head, int first) {
   using Shared = ChainShared<D>;
   const int thread = threadIdx.x;
-  const std::uint32_t at = shared_address(memory), full = at + Shared::kFull, free = at + Shared::kFree, tail = at + Shared::kTail;
+  const std::uint32_t at = shared_address(memory), full = at + Shared::kFull, free = at + Shared::kFree,
+                      tail = at + Shared::kTail;
   const unsigned place = static_cast<unsigned>(first_slot(a, n, kChunk)) * a.HV + head;
   const int chunks = static_cast<int>((s.length + kChunk - 1) / kChunk);
   Ring ring;
@@ -113,13 +123,14 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Seq
   const std::int64_t slot = first_slot(a, n, kChunk), state = n * a.HV + head;
   const int channel = first + 16 * warp;  // of the warp's first row
 
-  float S[D / 2];          // [64 x d_k] over the warpgroup
+  float S[D / 2];             // [64 x d_k] over the warpgroup
   std::uint32_t left[D / 4];  // S rounded: a left operand
 #pragma unroll
   for (int e = 0; e < D / 2; ++e)
-    S[e] = a.initial_state ? static_cast<const float*>(a.initial_state)[a.state_index(
-                                 state, channel + g + e / 2 % 2 * 8, e / 4 * 8 + 2 * t + e % 2)]
-                           : 0;
+    S[e] = a.initial_state
+               ? static_cast<const float*>(
+                     a.initial_state)[a.state_index(state, channel + g + e / 2 % 2 * 8, e / 4 * 8 + 2 * t + e % 2)]
+               : 0;
 #pragma unroll
   for (int i = 0; i < D / 4; ++i) left[i] = pack<In>(S[2 * i], S[2 * i + 1]);
 
@@ -153,8 +164,9 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Seq
     std::uint32_t V[16];  // V^T, packed as an operand
 #pragma unroll
     for (int j = 0; j < 8; j += 2)
-      load_matrices_transposed(reinterpret_cast<std::uint32_t(&)[4]>(V[2 * j]),
-                               at + here + Shared::kValue + swizzled<128>(8 * (j + matrix / 2) + r, 2 * warp + matrix % 2));
+      load_matrices_transposed(
+          reinterpret_cast<std::uint32_t(&)[4]>(V[2 * j]),
+          at + here + Shared::kValue + swizzled<128>(8 * (j + matrix / 2) + r, 2 * warp + matrix % 2));
     float b[16], read_key[16];
     const std::uint32_t factors = at + here + Shared::kRecord + Record::kTokens + 8 * t;
 #pragma unroll
@@ -180,7 +192,7 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Seq
     pin(X);
     if constexpr (Lambda) pin(O);
 
-    float Z0[16], Z1[16];            // R, then Z, of tokens 0 .. 31 and 32 .. 63
+    float Z0[16], Z1[16];             // R, then Z, of tokens 0 .. 31 and 32 .. 63
     std::uint32_t R[16], R_rest[16];  // R = R + R_rest as operands
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
@@ -244,12 +256,13 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Seq
     if (a.trace.Z)
 #pragma unroll
       for (int e = 0; e < 32; ++e)
-        static_cast<float*>(a.trace.Z)[(((slot + c) * a.HV + head) * kChunk + e / 4 * 8 + 2 * t + e % 2) * a.d_v + channel + g +
-                                       e / 2 % 2 * 8] = e < 16 ? Z0[e % 16] : Z1[e % 16];
+        static_cast<float*>(a.trace.Z)[(((slot + c) * a.HV + head) * kChunk + e / 4 * 8 + 2 * t + e % 2) * a.d_v +
+                                       channel + g + e / 2 % 2 * 8] = e < 16 ? Z0[e % 16] : Z1[e % 16];
     pin(S), pin(solved), pin(written), pin(O);
     begin_products();
 #pragma unroll
-    for (int k = 0; k < 4; ++k) multiply_along_n<In>(S, written + 4 * k, rows_along_n(tiles, Shared::kKey + 2048 * k, 8192));
+    for (int k = 0; k < 4; ++k)
+      multiply_along_n<In>(S, written + 4 * k, rows_along_n(tiles, Shared::kKey + 2048 * k, 8192));
     commit_products();
 #pragma unroll
     for (int k = 0; k < 4; ++k) multiply<In>(O, solved + 4 * k, rows_along_k(tiles, kP + 32 * k));
@@ -274,18 +287,19 @@ __device__ void walk_chunks(const Arguments& a, unsigned char* memory, const Seq
     if (a.trace.S)
 #pragma unroll
       for (int e = 0; e < D / 2; ++e)
-        static_cast<float*>(a.trace.S)[(((slot + c) * a.HV + head) * a.d_v + channel + g + e / 2 % 2 * 8) * D + e / 4 * 8 +
-                                       2 * t + e % 2] = S[e];
+        static_cast<float*>(a.trace.S)[(((slot + c) * a.HV + head) * a.d_v + channel + g + e / 2 % 2 * 8) * D +
+                                       e / 4 * 8 + 2 * t + e % 2] = S[e];
   }
   store_output(chunks - 1);
   if (a.final_state)
 #pragma unroll
     for (int e = 0; e < D / 2; ++e)
-      static_cast<float*>(
-          a.final_state)[a.state_index(state, channel + g + e / 2 % 2 * 8, e / 4 * 8 + 2 * t + e % 2)] = S[e];
+      static_cast<float*>(a.final_state)[a.state_index(state, channel + g + e / 2 % 2 * 8, e / 4 * 8 + 2 * t + e % 2)] =
+          S[e];
 }
 
-/// One block is one multiprocessor's: a warp that fetches and a warpgroup that owns 64 rows of S, or four teams that prepare.
+/// One block is one multiprocessor's: a warp that fetches and a warpgroup that owns 64 rows of S, or four teams that
+/// prepare.
 template <class In, int D, bool Lambda, bool Trace>
 __global__ void __launch_bounds__(512, 1)
     chain(const Arguments a, const __grid_constant__ Maps maps, const Stages stages) {
@@ -323,7 +337,8 @@ __global__ void __launch_bounds__(512, 1)
 // ---------------------------------------------------------------- launching
 
 /// The tensor [B, T, heads, d] in boxes of 64 channels x 64 tokens of a head.
-cudaError_t describe(CUtensorMap& map, const Rows& x, deltaref_dtype dtype, std::int64_t B, std::int64_t T, int heads, int d) {
+cudaError_t describe(CUtensorMap& map, const Rows& x, deltaref_dtype dtype, std::int64_t B, std::int64_t T, int heads,
+                     int d) {
   static const auto encode = [] {
     void* f = nullptr;
     cudaDriverEntryPointQueryResult found{};
@@ -371,7 +386,8 @@ cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan
 template <class In, int D>
 cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
   if (a.trace.gamma || a.trace.L_g || a.trace.inverse) return launch<In, D, true, true>(a, maps, plan, stream);
-  return a.lambda.data ? launch<In, D, true, false>(a, maps, plan, stream) : launch<In, D, false, false>(a, maps, plan, stream);
+  return a.lambda.data ? launch<In, D, true, false>(a, maps, plan, stream)
+                       : launch<In, D, false, false>(a, maps, plan, stream);
 }
 
 }  // namespace
@@ -386,7 +402,8 @@ cudaError_t launch_v5(const Arguments& a, deltaref_dtype dtype, const deltaref_g
     if (error != cudaSuccess) return error;
   }
   if (dtype == DELTAREF_BF16)
-    return a.d_k == 64 ? launch<__nv_bfloat16, 64>(a, maps, plan, stream) : launch<__nv_bfloat16, 128>(a, maps, plan, stream);
+    return a.d_k == 64 ? launch<__nv_bfloat16, 64>(a, maps, plan, stream)
+                       : launch<__nv_bfloat16, 128>(a, maps, plan, stream);
   return a.d_k == 64 ? launch<__half, 64>(a, maps, plan, stream) : launch<__half, 128>(a, maps, plan, stream);
 }
 

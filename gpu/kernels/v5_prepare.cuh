@@ -25,8 +25,8 @@ struct Maps {
   CUtensorMap q, k, v;
 };
 
-/// The chunks that one team of 128 threads prepares, every step-th from `first` on: slot by slot, or the first chunks of
-/// all heads first, as the chains ask for them.
+/// The chunks that one team of 128 threads prepares, every step-th from `first` on: slot by slot, or the first chunks
+/// of all heads first, as the chains ask for them.
 struct Walk {
   bool by_time;
   unsigned first, step, count;
@@ -53,20 +53,24 @@ __device__ inline ChunkOf chunk_of(const Arguments& a, const Walk& walk, unsigne
   const Sequence s = a.sequence(n);
   const std::int64_t left = s.length - std::int64_t{kChunk} * c;
   return {static_cast<int>(s.batch), static_cast<int>(s.begin) + kChunk * static_cast<int>(c), static_cast<int>(head),
-          static_cast<int>(left < 0 ? 0 : left < kChunk ? left : kChunk),
+          static_cast<int>(left < 0        ? 0
+                           : left < kChunk ? left
+                                           : kChunk),
           (static_cast<unsigned>(first_slot(a, n, kChunk)) + c) * HV + head};
 }
 /// Fetches one number of [B, T, HV], of token i of the chunk, without waiting; 0 beyond its end.
 __device__ inline void copy_number(float* to, const Rows& x, const ChunkOf& at, int i) {
   if (!x.data) return;
   const bool there = i < at.count;
-  const float* const from = static_cast<const float*>(x.data) + at.batch * x.stride_b + at.token * x.stride_t + at.head * x.stride_h;
+  const float* const from =
+      static_cast<const float*>(x.data) + at.batch * x.stride_b + at.token * x.stride_t + at.head * x.stride_h;
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(shared_address(to)),
                "l"(from + (there ? i * x.stride_t : 0)), "r"(there ? 4 : 0)
                : "memory");
 }
 
-/// Zeros in the rows count .. 63 of tiles of 128-byte rows: what lies beyond a sequence's end, NaN included, is not read.
+/// Zeros in the rows count .. 63 of tiles of 128-byte rows: what lies beyond a sequence's end, NaN included, is not
+/// read.
 template <int Threads> __device__ inline void clear_rows(unsigned char* tiles, int number, int count, int thread) {
   for (int e = thread; e < number * (kChunk - count) * 8; e += Threads) {
     const int tile = e / ((kChunk - count) * 8), rest = e % ((kChunk - count) * 8);
@@ -75,14 +79,16 @@ template <int Threads> __device__ inline void clear_rows(unsigned char* tiles, i
   fence_shared();
 }
 
-/// Shared memory of a team: K and Q in tiles; what its warps hand each other, and in its place the record; then the norms of
-/// the rows, the barrier, and numbers.
+/// Shared memory of a team: K and Q in tiles; what its warps hand each other, and in its place the record; then the
+/// norms of the rows, the barrier, and numbers.
 template <int D> struct PrepareMemory {
   static constexpr int kTiles = D / 64, kKey = 0, kQuery = kTiles * 8192, kRecord = 2 * kTiles * 8192;
   static constexpr int kL = kRecord, kInverse = kL + 6 * 1024, kScratch = kInverse + 4 * 1024;
   static constexpr int kPitch = 20;  ///< numbers in a row of a diagonal block
-  static constexpr int kNorms = kRecord + Record::kBytes, kBarrier = kNorms + 2 * kChunk * 4;  // what the record leaves free
-  static constexpr int kNumbers = kRecord + Record::kSize, kGiven = 2 * kChunk;  // two per token, then twice three as given
+  static constexpr int kNorms = kRecord + Record::kBytes,
+                       kBarrier = kNorms + 2 * kChunk * 4;  // what the record leaves free
+  static constexpr int kNumbers = kRecord + Record::kSize,
+                       kGiven = 2 * kChunk;  // two per token, then twice three as given
   static constexpr int kBytes = kNumbers + 8 * kChunk * 4;
 };
 static_assert(PrepareMemory<128>::kBarrier + 8 <= PrepareMemory<128>::kNumbers);
@@ -119,8 +125,8 @@ __device__ inline void multiply_pairs(float (&d)[2][4], const Pair& a, const uns
 /// \f[ L_g = \mathrm{sl}(B (H \odot X K^\top)), \quad N = (I + L_g)^{-1} - I, \quad P = \mathrm{scale}\,(H \odot Q
 /// K^\top) \f] X K^T = K K^T + diag(lambda) Q K^T, so that q_delta costs one multiply-add.
 ///
-/// A warp has 16 rows of the products in registers. It inverts the diagonal block of its rows by forward substitution in
-/// fp32, and then, of the transposed inverse M = A^T, computes the blocks of its own row, which stay in registers:
+/// A warp has 16 rows of the products in registers. It inverts the diagonal block of its rows by forward substitution
+/// in fp32, and then, of the transposed inverse M = A^T, computes the blocks of its own row, which stay in registers:
 /// \f[ M_{ji} = -\Big(\sum_{k=j}^{i-1} M_{jk} L_{ik}^\top\Big) M_{ii}. \f]
 /// The blocks L_ik and M_ii travel through shared memory in the very registers in which the products want them. All
 /// these are pairs of bf16 (16 bits), and no power of L appears: for repeated keys those reach 4.65e17.
@@ -286,7 +292,8 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
       const float* const block = KK + 8 * k;  // columns 16 k .. 16 k + 15 of the warp's rows
       if (k < warp) {
         Pair b;
-        const float upper[4] = {block[0], block[1], block[4], block[5]}, lower[4] = {block[2], block[3], block[6], block[7]};
+        const float upper[4] = {block[0], block[1], block[4], block[5]},
+                    lower[4] = {block[2], block[3], block[6], block[7]};
         split<__nv_bfloat16>(b, upper, lower);
         unsigned char* const to = memory + Memory::kL + (warp * (warp - 1) / 2 + k) * 1024;
         put_operand(to, b.big), put_operand(to + 512, b.small);
@@ -358,7 +365,8 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
     const int matrix = lane / 8, r = lane % 8;
 #pragma unroll
     for (int m = 0; m < 4; ++m)
-      store_matrices(record + Record::kP + swizzled<128>(16 * warp + matrix % 2 * 8 + r, 2 * m + matrix / 2), P + 4 * m);
+      store_matrices(record + Record::kP + swizzled<128>(16 * warp + matrix % 2 * 8 + r, 2 * m + matrix / 2),
+                     P + 4 * m);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const bool zero = i < warp;  // above the diagonal only what the tiles hold: blocks (0, 1) and (2, 3)
@@ -397,7 +405,8 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
       factor[kOutput * kChunk + i] = scale * gamma * query;
       factor[kWrite * kChunk + i] = power_of_two((high[last] - high[i]) + (low[last] - low[i])) * key;
       if (i == last) factor[kFactors * kChunk] = gamma;
-      if (Trace && a.trace.gamma && i < now.count) static_cast<float*>(a.trace.gamma)[std::int64_t{now.place} * kChunk + i] = gamma;
+      if (Trace && a.trace.gamma && i < now.count)
+        static_cast<float*>(a.trace.gamma)[std::int64_t{now.place} * kChunk + i] = gamma;
     }
     if (Trace && a.trace.inverse)
 #pragma unroll

@@ -60,7 +60,7 @@ TEST(Description, WhatIsWrongIsSaidInOneSentence) {
   EXPECT_THAT(wrong([](auto& p) { p.dtype = -1; }), HasSubstr("dtype"));
   EXPECT_THAT(wrong([](auto& p) { p.gate = 2; }), HasSubstr("gate"));
   EXPECT_THAT(wrong([](auto& p) { p.state_layout = 2; }), HasSubstr("state_layout"));
-  EXPECT_THAT(wrong([](auto& p) { p.version = 5; }), HasSubstr("version"));
+  EXPECT_THAT(wrong([](auto& p) { p.version = 6; }), HasSubstr("version"));
   EXPECT_THAT(wrong([](auto& p) { p.rows = 48; }), HasSubstr("rows"));
   EXPECT_THAT(wrong([](auto& p) { p.B = 0; }), HasSubstr("B = 0"));
   EXPECT_THAT(wrong([](auto& p) { p.HV = 5; }), HasSubstr("multiple of H, got H = 2, HV = 5"));
@@ -88,20 +88,29 @@ TEST(Description, OffsetsAreLookedAt) {
   p.cu_seqlens = offsets, p.sequences = 3;
   EXPECT_THAT(refused(p, DELTAREF_INVALID_ARGUMENT), HasSubstr("B = 1, got B = 2"));
   p.B = 1;
-  EXPECT_EQ(planned(p).version, DELTAREF_V4);
+  EXPECT_EQ(planned(p).version, DELTAREF_V5);
 }
 
 TEST(Choice, TheNewestThatFitsAndItSaysWhyNotANewerOne) {
   deltaref_gpu_problem p = sound();
-  EXPECT_EQ(planned(p).version, DELTAREF_V4);
+  EXPECT_EQ(planned(p).version, DELTAREF_V5);
   EXPECT_EQ(planned(p).chunk, 64);
+  EXPECT_EQ(planned(p, kA100).version, DELTAREF_V4);
+  EXPECT_THAT(std::string(planned(p, kA100).reason), HasSubstr("v5 is for compute capability 9.0, the device has 8.0"));
   p.dtype = DELTAREF_FP32;
   EXPECT_EQ(planned(p).version, DELTAREF_V3);
-  EXPECT_THAT(std::string(planned(p).reason), HasSubstr("v4 takes bf16 and fp16"));
+  EXPECT_THAT(std::string(planned(p).reason), HasSubstr("v5 takes bf16 and fp16"));
   p.dtype = DELTAREF_BF16, p.d_k = 100;
   EXPECT_THAT(std::string(planned(p).reason), HasSubstr("got 100 and 64"));
   p = sound(), p.q.stride_t += 4;
   EXPECT_THAT(std::string(planned(p).reason), HasSubstr("aligned"));
+  p = sound(), p.k.stride_h = 0;
+  EXPECT_EQ(planned(p).version, DELTAREF_V4) << "the copy engine does not stand still";
+  p = sound(), p.rule = DELTAREF_KDA, p.lambda = {};
+  EXPECT_EQ(planned(p).version, DELTAREF_V4) << "v5 has no decay per channel";
+  int W = 0;
+  p = sound(), p.trace.W = &W;
+  EXPECT_EQ(planned(p).version, DELTAREF_V4) << "v5 does not compute W";
   p = sound(), p.rule = DELTAREF_KDA, p.lambda = {}, p.dtype = DELTAREF_FP32;
   EXPECT_EQ(planned(p).version, DELTAREF_V2) << "v3 has no decay per channel";
   p = sound(), p.dtype = DELTAREF_FP64, p.d_k = p.d_v = 256;
@@ -133,6 +142,21 @@ TEST(Choice, DoesNotDependOnTheLength) {  // or appending tokens would change bi
   }
 }
 
+TEST(Choice, HeadsThatLeaveTheDeviceIdleArePreparedBeside) {
+  deltaref_gpu_problem p = sound();
+  p.d_v = 128, p.v = p.o = contiguous(p.v.data, p.T, p.HV, p.d_v);
+  EXPECT_EQ(planned(p).overlap, DELTAREF_BESIDE);  // 2 sequences x 6 heads x 2 blocks of 64 rows
+  EXPECT_EQ(planned(p).producers, 132 - 24);
+  p.overlap = DELTAREF_BEFORE;
+  EXPECT_EQ(planned(p).producers, 132);
+  p.overlap = DELTAREF_CHOSEN, p.B = 6;
+  EXPECT_EQ(planned(p).overlap, DELTAREF_BEFORE);
+  p.overlap = DELTAREF_BESIDE, p.B = 11, p.version = DELTAREF_V5;
+  EXPECT_THAT(refused(p, DELTAREF_UNSUPPORTED), HasSubstr("132 blocks leave none of 132"));
+  p.overlap = 3;
+  EXPECT_THAT(refused(p, DELTAREF_INVALID_ARGUMENT), HasSubstr("overlap"));
+}
+
 TEST(Memory, NoKernelAsksForMoreSharedMemoryThanTheDeviceHas) {
   for (const auto& device : {kH200, kA100, kAda})
     for (std::int64_t d : {16, 64, 100, 128, 256})
@@ -148,6 +172,9 @@ TEST(Memory, NoKernelAsksForMoreSharedMemoryThanTheDeviceHas) {
           }
           if (plan.version == DELTAREF_V4) {
             EXPECT_LE(chain_shared(d, plan.rows, rule == DELTAREF_KDA, plan.stages), device.shared_memory);
+          }
+          if (plan.version == DELTAREF_V5) {
+            EXPECT_LE(hopper_shared(d), device.shared_memory);
           }
         }
 }
@@ -199,7 +226,17 @@ TEST(Sentences, WithoutADeviceTheyAreWordsAndNotACode) {
   }
 }
 
-/// The schedule of v4 in plain C++: without rounding it is the rule, with rounding it errs as 16-bit operands do.
+TEST(Schedule, InvertsInPairsToSixteenBits) {
+  Mat<double> L = Mat<double>::Zero(61, 61);
+  for (Index i = 0; i < 61; ++i)
+    for (Index j = 0; j < i; ++j) L(i, j) = 0.5 + 0.4 * std::sin(static_cast<double>(7 * i + 3 * j));
+  const Mat<double> A = inverse_in_pairs(L), want = solve_unit_lower<double>(L, Mat<double>::Identity(61, 61));
+  EXPECT_LT((A - want).norm(), 1e-4 * want.norm());
+  EXPECT_GT((A - want).norm(), 1e-7 * want.norm()) << "nothing was rounded";
+}
+
+/// The schedule of v4 and v5 in plain C++: without rounding it is the rule, with rounding it errs as 16-bit operands
+/// do.
 TEST(Schedule, IsTheRuleWhenNothingIsRounded) {
   for (const char* id : {"linear", "retnet", "mamba2", "delta", "gated_delta", "q_delta", "kda"}) {
     const Rule& rule = *find_rule(id);
