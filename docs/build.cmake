@@ -27,4 +27,18 @@ foreach(part
   file(COPY ${MATHJAX}/${part} DESTINATION ${folder} FOLLOW_SYMLINK_CHAIN)
 endforeach()
 
+# Reports as they are, for the page on checking a kernel.
+function(report file) # report FILE ARGUMENT...: a verdict of failed is what some of them are there to show
+  execute_process(COMMAND ${CMAKE_COMMAND} -E env DELTAREF_CALLED_AS=./run ${PROGRAM} ${ARGN} --html ${SITE}/${file}
+                  RESULT_VARIABLE status OUTPUT_QUIET WORKING_DIRECTORY ${PAGES})
+  if(NOT status MATCHES "^[01]$")
+    message(FATAL_ERROR "no ${file}: ${status}")
+  endif()
+endfunction()
+run(${WRONG_KERNEL} ${PAGES}/wrong_kernel.safetensors)
+report(report_wrong_kernel.html verify wrong_kernel.safetensors)
+file(GLOB dumps ${ROOT}/tests/dumps/*.safetensors)
+report(report_dumps.html verify ${dumps})
+report(report_check.html check --quick)
+
 run(perl ${CMAKE_CURRENT_LIST_DIR}/check_site.pl ${SITE})

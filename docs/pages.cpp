@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // docs_pages ROOT OUT: the pages of the site that are made from the code. A page per rule, from what its file says of
-// itself; and the index of formulas: docs/formulas.md, with every place in the sources that names a label.
+// itself; the index of formulas: docs/formulas.md, with every place in the sources that names a label; and the figures
+// measured on GPUs.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu_page.hpp"
 #include "reference/core/rule.hpp"
 #include "rules.hpp"
 
@@ -186,6 +188,7 @@ int main(int argc, char** argv) {
   try {
     check_readme(root);
     std::ofstream(out / "formulas.md") << formula_index(root);
+    std::ofstream(out / "gpu_figures.md") << gpu_page(root);
   } catch (const std::runtime_error& e) {
     return std::cerr << "docs_pages: " << e.what() << '\n', 1;
   }

@@ -78,14 +78,14 @@ dt { color: var(--soft); } dd { margin: 0; min-width: 0; }
 .formula-line { overflow-x: auto; overflow-y: hidden; padding: .3rem 0; overflow-wrap: normal; }
 figure { margin: 1rem 0 1.5rem; break-inside: avoid; }
 figcaption { font-size: .88rem; margin-bottom: .5rem; max-width: 90ch; } figcaption strong { color: var(--ink); font-weight: 600; }
-.plot { display: grid; grid-template-columns: 3.2rem minmax(0, 1fr); grid-template-rows: var(--height) 2.4rem; font-size: .75rem; color: var(--soft); font-variant-numeric: tabular-nums; }
+.plot { display: grid; grid-template-columns: 3.9rem minmax(0, 1fr); grid-template-rows: var(--height) 2.4rem; font-size: .75rem; color: var(--soft); font-variant-numeric: tabular-nums; }
 .area { position: relative; } .area svg { position: absolute; inset: 0; width: 100%; height: 100%; background: var(--shade); overflow: hidden; shape-rendering: crispEdges; }
 .y, .x { position: relative; overflow-wrap: normal; } .y span { position: absolute; right: .45rem; transform: translateY(-50%); white-space: nowrap; }
 .y b { position: absolute; left: 0; top: 50%; font-weight: 400; writing-mode: vertical-rl; transform: translateY(-50%) rotate(180deg); white-space: nowrap; }
 .x { grid-column: 2; } .x span { position: absolute; top: .15rem; transform: translateX(-50%); white-space: nowrap; }
 .x b { position: absolute; top: 1.15rem; left: 0; right: 0; text-align: center; font-weight: 400; }
 .mark { position: absolute; width: 16px; height: 16px; margin: -8px 0 0 -8px; border: 2px solid var(--ink); border-radius: 50%; outline: 2px solid var(--card); }
-.threshold { position: absolute; right: .4rem; transform: translateY(-100%); font-style: normal; color: var(--failed); font-size: .72rem; }
+.threshold { position: absolute; right: .4rem; transform: translateY(-100%); font-style: normal; color: var(--failed); background: var(--shade); border-radius: 3px; padding: 0 .3rem; line-height: 1.35; font-size: .72rem; }
 .chunks { fill: none; stroke: var(--card); stroke-width: 1.4; vector-effect: non-scaling-stroke; opacity: .85; }
 .grid { fill: none; stroke: var(--rule); stroke-width: 1; vector-effect: non-scaling-stroke; }
 .line { fill: none; stroke-width: 1.8; vector-effect: non-scaling-stroke; stroke-linejoin: round; shape-rendering: geometricPrecision; }

@@ -161,10 +161,20 @@ struct Vertical {
     return {low / 1.25, high * 1.25, true};
   }
 
+  /// A number; powers of ten as such where their digits would be many.
+  static std::string label(double y) {
+    const double e = std::round(std::log10(y));
+    if (!(y > 0) || (std::abs(e) < 4 && e > -3) || std::abs(y / std::pow(10, e) - 1) > 1e-9) return figure(y, "%.4g");
+    static constexpr const char* digits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
+    std::string s = e < 0 ? "10⁻" : "10";
+    for (const char c : std::to_string(static_cast<int>(std::abs(e)))) s += digits[c - '0'];
+    return s;
+  }
+
   Ticks ticks() const {
     Ticks out;
     auto add = [&](double y) {
-      if (y >= low && y <= high) out.emplace_back((*this)(y), figure(y, "%.4g"));
+      if (y >= low && y <= high) out.emplace_back((*this)(y), label(y));
     };
     const double decades = log ? std::log10(high / low) : 0;
     if (log) {

@@ -91,8 +91,8 @@ Html places(const Item& i) {
   auto add = [&](std::string_view what, const std::optional<BadPlace>& p) {
     if (!p) return;
     rows.push_back("th"_tag("scope", "row")(text(what)) + "td"_tag("code"_tag(text(p->tensor))) +
-                   "td"_tag("class", "wrap")(text(place_text(*p))) + number_cell(p->want, "%.7g") +
-                   number_cell(p->got, "%.7g"));
+                   "td"_tag("class", "wrap")(text(replaced(place_text(*p), "  ", ", "))) +
+                   number_cell(p->want, "%.7g") + number_cell(p->got, "%.7g"));
   };
   if (i.v.verdict == Verdict::passed) return {};
   add("first", i.v.first_bad), add("worst", i.v.worst);
@@ -182,7 +182,7 @@ Html gates(const Item& i) {
   const std::vector<Rung>& rungs = i.v.portrait.gates;
   const auto n = static_cast<double>(rungs.size());
   Plot p{.caption = {i.id + "-gates", "o, ratio against the strength of the gates.",
-                     "The worst token whose gate is of that strength, -ln alpha of the channel that forgets most."},
+                     "The worst token whose gate is of that strength: −ln α of the channel that forgets most."},
          .x_name = "gates",
          .y_name = "error / expected",
          .x_ticks = {},
@@ -200,7 +200,7 @@ Html gates(const Item& i) {
   }
   if (p.series[0].points.empty()) return {};
   return draw(p) +
-         table("rungs of the gate ladder", {{"gates"}, {"-ln alpha"}, {"tokens", "n"}, {"worst ratio", "n"}}, rows);
+         table("rungs of the gate ladder", {{"gates"}, {"−ln α"}, {"tokens", "n"}, {"worst ratio", "n"}}, rows);
 }
 
 Html judged_by(const Item& i) {
