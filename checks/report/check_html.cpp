@@ -69,16 +69,15 @@ Html gate_ladder(const CheckSummary& s) {
                                        {"typical", {"gate_half"}},
                                        {"strong", {"gate_strong", "gate_floor", "decay_underflow"}},
                                        {"resets", {"alpha_zero", "gate_keep_or_clear"}}};
-  Plot p{
-      .caption = {"ladder", "Ratio against the strength of the gates.",
-                  "The worst of all rules and forms. None: alpha is 1. Weak: e^-0.01 a token. Typical: a chunk decays "
-                  "by e^-0.5. Strong: by e^-20, and by all that a narrow format can hold. Resets: alpha is 0."},
-      .x_name = "gates",
-      .y_name = "error / expected",
-      .x_ticks = {},
-      .series = {},
-      .thresholds = true,
-      .dots = true};
+  Plot p{.caption = {"ladder", "Ratio against the strength of the gates.",
+                     "The worst of all rules and forms. None: α is 1. Weak: 1 % a token. Typical: a chunk keeps 60 %. "
+                     "Strong: a chunk keeps nothing that a narrow format can hold. Resets: α is 0."},
+         .x_name = "gates",
+         .y_name = "error / expected",
+         .x_ticks = {},
+         .series = {},
+         .thresholds = true,
+         .dots = true};
   for (const char* scalar : {"double", "fp32", "tf32", "fp16", "bf16"}) {
     Series line{scalar, {}};
     for (std::size_t i = 0; i < rungs.size(); ++i) {

@@ -23,7 +23,7 @@ main { max-width: 70rem; margin: 0 auto; padding: 1.5rem clamp(.75rem, 3vw, 2rem
 h1 { font-size: 1.6rem; line-height: 1.2; margin: 0; letter-spacing: -.01em; }
 h2 { font-size: 1.2rem; line-height: 1.3; margin: 0; }
 h3 { font-size: .8rem; text-transform: uppercase; letter-spacing: .07em; color: var(--soft); margin: 1.75rem 0 .5rem; }
-p { margin: .4rem 0; max-width: 65ch; }
+p { margin: .4rem 0; max-width: 65ch; } p.counts { max-width: none; }
 a { color: var(--link); }
 small, figcaption, caption { color: var(--soft); }
 code, kbd, pre, .n { font-family: ui-monospace, "Cascadia Mono", "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: .875em; }
@@ -56,6 +56,8 @@ th { font-weight: 550; }
 .cells td.n { text-align: center; border: 1px solid var(--card); border-radius: 4px; }
 .cells td.h0, .cells td.h1, .cells td.h2, .cells td.h3, .cells td.h4 { color: var(--ink); }
 .cells td.h5, .cells td.h6, .cells td.h7, .cells td.h8 { color: var(--card); font-weight: 650; }
+.cells th[scope=row] { position: sticky; left: 0; background: var(--card); overflow-wrap: anywhere; }
+@media (max-width: 40rem) { .cells th[scope=row] { max-width: 7.5rem; } .cells th small { display: none; } }
 td.exact { color: var(--passed); font-weight: 650; } td.nothing { color: var(--soft); }
 td.bar-cell { width: 24%; min-width: 6rem; vertical-align: middle; }
 @media (max-width: 40rem) { .bar-cell { display: none; } }
@@ -77,6 +79,7 @@ dt { color: var(--soft); } dd { margin: 0; min-width: 0; }
 .over-hat::before { content: "\2c6"; } .over-tilde::before { content: "\2dc"; } .over-bar::before { content: "\af"; }
 .formula-line { overflow-x: auto; overflow-y: hidden; padding: .3rem 0; overflow-wrap: normal; }
 figure { margin: 1rem 0 1.5rem; break-inside: avoid; }
+section > :last-child { margin-bottom: 0; }
 figcaption { font-size: .88rem; margin-bottom: .5rem; max-width: 90ch; } figcaption strong { color: var(--ink); font-weight: 600; }
 .plot { display: grid; grid-template-columns: 3.9rem minmax(0, 1fr); grid-template-rows: var(--height) 2.4rem; font-size: .75rem; color: var(--soft); font-variant-numeric: tabular-nums; }
 .area { position: relative; } .area svg { position: absolute; inset: 0; width: 100%; height: 100%; background: var(--shade); overflow: hidden; shape-rendering: crispEdges; }
