@@ -117,30 +117,51 @@ std::map<fs::path, std::string> source_pages(const std::vector<fs::path>& files)
   return pages;
 }
 
-/// For each label a link to the first line of each file that names it: \formula{F84}, a claim, or a comment `F84`.
+/// For each label a link to one line of each file that names it: the line of code that computes or claims it, else the
+/// documentation above a function, \formula{F84}. A file that implements a formula comes before one that mentions it.
 std::map<std::string, std::string> places(const fs::path& root, const std::set<std::string>& labels) {
   static const std::regex label(R"re(\\formula\{([^}]+)\}|\b(F[0-9]{2,3}b?|C-[a-z0-9-]+)\b|"([ED][0-9]{1,2})")re");
   const std::vector<fs::path> files = sources(root);
   std::map<fs::path, std::string> pages = source_pages(files);
-  std::map<std::string, std::string> links;
+  struct Place {
+    int line = 0;
+    bool code = false, declared = false;
+  };
+  std::map<std::string, std::vector<std::pair<fs::path, Place>>> all;
   for (const fs::path& file : files) {
-    std::set<std::string> seen;
+    std::map<std::string, Place> here;
     std::ifstream in(root / file);
     int n = 0;
-    for (std::string line; ++n, std::getline(in, line);)
+    for (std::string line; ++n, std::getline(in, line);) {
+      const std::size_t begin = line.find_first_not_of(' ');
+      const bool code = begin != line.npos && line.compare(begin, 2, "//") != 0 &&
+                        line.find(".label = ") == line.npos;  // a rule's name for itself computes nothing
       for (std::sregex_iterator m(line.begin(), line.end(), label), end; m != end; ++m) {
         const bool declared = (*m)[1].matched;
-        const std::string id = (*m)[declared          ? 1
-                                    : (*m)[2].matched ? 2
-                                                      : 3],
-                          place = file.string() + ":" + std::to_string(n);
-        if (declared && !labels.contains(id)) throw std::runtime_error(place + ": docs/formulas.md has no " + id);
-        if (!labels.contains(id) || !seen.insert(id).second) continue;
-        std::ostringstream link;
-        link << "<a href=\"" << pages[file] << "#l" << std::setfill('0') << std::setw(5) << n << "\">" << place
-             << "</a><br>";
-        links[id] += link.str();
+        const std::string id = (*m)[declared ? 1 : (*m)[2].matched ? 2 : 3];
+        if (declared && !labels.contains(id))
+          throw std::runtime_error(file.string() + ":" + std::to_string(n) + ": docs/formulas.md has no " + id);
+        if (!labels.contains(id)) continue;
+        Place& p = here[id];
+        if (p.line == 0 || (code && !p.code)) p.line = n, p.code = code;
+        p.declared = p.declared || declared;
       }
+    }
+    for (const auto& [id, place] : here) all[id].emplace_back(file, place);
+  }
+  std::map<std::string, std::string> links;
+  for (auto& [id, where] : all) {
+    const auto rank = [](const auto& x) {  // the library, then the derivations, then the kernels and the checks
+      const std::string folder = x.first.begin()->string();
+      return std::pair(!x.second.declared, folder == "reference" ? 0 : folder == "derivations" ? 1 : 2);
+    };
+    std::ranges::stable_sort(where, {}, rank);
+    for (const auto& [file, place] : where) {
+      std::ostringstream link;
+      link << "<a href=\"" << pages[file] << "#l" << std::setfill('0') << std::setw(5) << place.line << "\">"
+           << file.string() << ':' << place.line << "</a><br>";
+      links[id] += link.str();
+    }
   }
   return links;
 }

@@ -48,6 +48,8 @@ int main(int argc, char** argv) {
   v->add_option("--rule", verify.dump.rule, "the rule, for files that do not name it");
   v->add_option("--scale", verify.dump.scale, "the factor of q in the read-out, for files that do not give it");
   v->add_option("--state-layout", verify.dump.state_layout, "kv: states are stored [d_k,d_v]; vk: [d_v,d_k]");
+  v->add_flag("--analyse", verify.analyse,
+              "also what the rule does to its own state on these inputs: norms, certificate, inverse");
   v->add_flag("--strict", verify.strict, "a marginal verdict counts as failed");
   v->add_flag("--json", verify.json, "one JSON document on standard output");
   v->add_option("--html", verify.html, "also write a report to this file: one page that needs nothing else");

@@ -25,7 +25,7 @@ struct VerifyOptions {
   std::vector<std::string> files;
   DumpOptions dump;
   std::string html;  ///< where a report is to go; empty: none
-  bool json = false, strict = false, prove = false;
+  bool json = false, strict = false, prove = false, analyse = false;
 };
 
 struct VectorsOptions {

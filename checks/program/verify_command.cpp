@@ -17,7 +17,7 @@ std::string options_of(const VerifyOptions& o) {
     if (!value.empty()) s += std::string(" ") + name + " " + shell_word(value);
   };
   add("--rule", o.dump.rule), add("--scale", o.dump.scale), add("--state-layout", o.dump.state_layout);
-  return s + (o.strict ? " --strict" : "") + (o.prove ? " --prove" : "");
+  return s + (o.strict ? " --strict" : "") + (o.prove ? " --prove" : "") + (o.analyse ? " --analyse" : "");
 }
 
 }  // namespace
@@ -31,6 +31,7 @@ int verify_command(const VerifyOptions& options) {
   for (const std::string& file : options.files) {
     FileVerdict v = verify_file(file, options.dump, cores());
     if (options.prove) prove_errors(v, options.dump, cores());
+    if (options.analyse && !v.unreadable) v.analysis = analyse(read_dump(file), options.dump, cores());
     if (v.unreadable) {
       std::cerr << "deltaref: " << v.reason << '\n';
       status = 2;

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "checks/report/analysis_report.hpp"
 #include "checks/report/sections.hpp"
 #include "checks/report/svg.hpp"
 #include "checks/report/verify_report.hpp"
@@ -252,6 +253,7 @@ Html file(const Item& i, bool open, const std::string& command) {
   if (!v.unreadable)
     body += figures(i) + part("Notes", notes(i)) + part("Diagnosis", diagnosis(i)) + part("Bad places", places(i)) +
             part("Where the error is", where(i)) + part("Gate ladder", gates(i)) +
+            part("Stability", v.analysis ? analysis_html(*v.analysis, i.id + "-stability") : Html()) +
             part("How it was judged", judged_by(i)) + part("The file", about_file(i));
   body += part("Judge it again", "pre"_tag(text(command + " " + shell_word(i.file))));
   Tag element = "details"_tag("class", "file " + word)("id", i.id);

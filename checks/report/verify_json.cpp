@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "checks/report/analysis_report.hpp"
 #include "checks/report/verify_report.hpp"
 
 namespace delta {
@@ -83,6 +84,7 @@ Json to_json(const FileVerdict& v) {
   for (const Pattern& p : v.patterns) j["patterns"].push_back({{"tensor", p.tensor}, {"id", p.id}, {"text", p.text}});
   if (v.proof) j["proof"] = proof_json(*v.proof);
   if (!v.notes.empty()) j["notes"] = v.notes;
+  if (v.analysis) j["analysis"] = analysis_json(*v.analysis);
   return j;
 }
 

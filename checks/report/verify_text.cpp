@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `verify` prints.
-#include <cstdio>
-
+#include "checks/report/analysis_report.hpp"
 #include "checks/report/verify_report.hpp"
 #include "checks/verify/prove.hpp"
 
 namespace delta {
 namespace {
-
-std::string figure(double x, const char* format = "%.2g") {
-  char s[40];
-  std::snprintf(s, sizeof s, format, x);
-  return s;
-}
 
 TextTable figures(const FileVerdict& v) {
   TextTable t{
@@ -72,6 +65,7 @@ std::string verify_text(const FileVerdict& v, const Terminal& terminal) {
   if (v.proof)
     for (const std::string& line : proof_lines(*v.proof)) s += terminal.field("proved", line);
   for (const std::string& n : v.notes) s += terminal.field("note", printable(n));
+  if (v.analysis) s += analysis_text(*v.analysis, terminal);
   return s;
 }
 

@@ -9,6 +9,7 @@
 #include "checks/mutants/diagnosis.hpp"
 #include "checks/mutants/patterns.hpp"
 #include "checks/proof/proof.hpp"
+#include "checks/verify/analyse.hpp"
 #include "checks/verify/measured.hpp"
 #include "checks/verify/portrait.hpp"
 #include "checks/verify/subject.hpp"
@@ -61,7 +62,8 @@ struct FileVerdict {
   std::vector<Pattern> patterns;  ///< where a failed output is wrong
   std::vector<std::string> notes;
   Portrait portrait;
-  std::optional<Proof> proof;  ///< of the errors, where one was asked for
+  std::optional<Proof> proof;        ///< of the errors, where one was asked for
+  std::optional<Analysis> analysis;  ///< where it was asked for
 
   /// The tensor of that name; nullptr if it was not judged.
   const Judged* find(std::string_view tensor) const;
