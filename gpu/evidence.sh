@@ -36,25 +36,30 @@ if [[ -n $python ]] && "$python" -c 'import fla' 2>/dev/null; then
   peers=$!
 fi
 
-status=0
-"$program" --out "$work/checks.json" || status=$?
-((status != 2)) || exit 2 # the program has said why nothing can run here
-
-tools=()
+# The sanitizers run beside the checks: neither is timed.
+tools=() sanitizers=()
 if ((sanitizer)) && command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck initcheck; do
-    if compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" --quick >"$work/$tool.log" 2>&1; then
-      echo "compute-sanitizer $tool: clean"
-      tools+=("$tool=passed")
-    else
-      echo "compute-sanitizer $tool: not clean"
-      grep -m 20 -E '=========|FAIL' "$work/$tool.log" || true
-      tools+=("$tool=failed") status=1
-    fi
+    compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" --quick >"$work/$tool.log" 2>&1 &
+    sanitizers+=("$tool=$!")
   done
 else
   echo "compute-sanitizer: not run"
 fi
+status=0
+"$program" --out "$work/checks.json" || status=$?
+((status != 2)) || exit 2 # the program has said why nothing can run here
+for started in "${sanitizers[@]}"; do
+  tool=${started%=*}
+  if wait "${started#*=}"; then
+    echo "compute-sanitizer $tool: clean"
+    tools+=("$tool=passed")
+  else
+    echo "compute-sanitizer $tool: not clean"
+    grep -m 20 -E '=========|FAIL' "$work/$tool.log" || true
+    tools+=("$tool=failed") status=1
+  fi
+done
 if ((status)); then
   echo "evidence.sh: a check is red, so nothing is timed" >&2
   exit 1

@@ -87,9 +87,9 @@ __device__ void fetch_chunks(const Arguments& a, const Maps& maps, const Stages&
     if (count < kChunk) {  // once a sequence
       wait(tail, 0);
       clear_rows<32>(memory + Shared::kStages + ring.stage * Shared::kStage, 2 * (D / 64) + 1, count, thread);
-      __syncwarp();
       if (thread == 0) arrive_and_expect(full_now, Record::kBytes);
     }
+    if (thread != 0) arrive(full_now);  // each for the zeros it wrote
     if (thread == 0) {
       const unsigned now = place + static_cast<unsigned>(c) * a.HV;
       if (stages.ready) {
@@ -316,7 +316,7 @@ __global__ void __launch_bounds__(512, 1)
   const std::uint32_t at = shared_address(memory);
   if (threadIdx.x == 0) {
     for (int i = 0; i < Shared::kDepth; ++i)
-      init_barrier(at + Shared::kFull + 8 * i, 1), init_barrier(at + Shared::kFree + 8 * i, 4);
+      init_barrier(at + Shared::kFull + 8 * i, 32), init_barrier(at + Shared::kFree + 8 * i, 4);
     init_barrier(at + Shared::kTail, 1);
     fence_shared();
   }
