@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `deltaref-derive`: reads the command line, and nothing else.
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <iostream>
+#include <string>
 
 #include "options.hpp"
 
 int main(int argc, char** argv) {
+  const char* run = std::getenv("DELTAREF_CALLED_AS");  // ./run says how it was called
+  const std::string name = run && *run ? std::string(run) + " derive" : "deltaref-derive";
   CLI::App app{
       "Derivations as programs: each claim with the line that computes it, checked in exact "
       "arithmetic.",
-      "deltaref-derive"};
+      name};
   delta::DeriveOptions o;
   app.add_option("NAME", o.names, "which derivation to walk; none: list them");
   app.add_option("--size", o.sizes, "another size, as in --size C=8 --size d_k=4");
@@ -33,7 +37,7 @@ int main(int argc, char** argv) {
     return o.coverage ? delta::coverage(o) : delta::derive(o);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help
-    std::cerr << "deltaref-derive: " << e.what() << "; try deltaref-derive --help\n";
+    std::cerr << "deltaref-derive: " << e.what() << "; try " << name << " --help\n";
     return 2;
   } catch (const std::invalid_argument& e) {
     std::cerr << "deltaref-derive: " << e.what() << '\n';
