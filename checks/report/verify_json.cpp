@@ -77,6 +77,10 @@ Json to_json(const FileVerdict& v) {
   j["expected_error"] = expected;
   j["outputs"] = outputs;
   j["grade"] = v.grade ? Json(*v.grade) : Json(nullptr);
+  if (v.grade) j["grade_reason"] = v.grade_reason;
+  j["dominant"] = Json::array();
+  for (const Dominant& d : v.dominant)
+    j["dominant"].push_back({{"tensor", d.tensor}, {"intermediate", d.intermediate}, {"share", number(d.share)}});
   j["first_bad"] = place_json(v.first_bad);
   j["judge"] = {{"reference", v.judge.how}, {"against", v.judge.against}, {"error", by_tensor(&Judged::reference)}};
   j["diagnosis"] = diagnosis;

@@ -57,6 +57,10 @@ std::string verify_text(const FileVerdict& v, const Terminal& terminal) {
   if (v.diagnosis.empty() && v.verdict == Verdict::failed)
     s += terminal.field("looks like", "unknown: no known mistake reproduces it");
   for (const Pattern& p : v.patterns) s += terminal.field("where", p.tensor + ": " + p.text);
+  if (v.grade) s += terminal.field("grade", *v.grade + ": " + v.grade_reason);
+  for (const Dominant& d : v.dominant)
+    s += terminal.field(
+        "dominant", d.intermediate + ", " + figure(100 * d.share, "%.0f") + " % of the square error of " + d.tensor);
   s += terminal.field("expected", "from " + v.model);
   std::string judge = v.judge.how;
   for (const Judged& j : v.outputs)

@@ -6,7 +6,7 @@
 #include <new>
 
 #include "checks/core/parallel_for.hpp"
-#include "checks/verify/lanes.hpp"
+#include "checks/verify/grade.hpp"
 
 namespace delta {
 namespace {
@@ -71,6 +71,7 @@ FileVerdict verify(const Dump& dump, const DumpOptions& options, int threads) {
                                        : "the chunk form in double, " + std::to_string(certified) + " of " +
                                              std::to_string(s.lanes()) + " lanes";
   conclude(s, evidence, v);
+  grade(s, evidence, threads, v);
   v.portrait = portrait(dump, s, evidence.measured);
   if (forward_is_off(v)) {
     const auto [error, expected] = errors_by_lane(s, evidence.measured);

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Correct kernels, built in many ways, on random problems of every rule: none may fail, few may be marginal, and none
+// may get a diagnosis. The suite runs some of the cases; DELTAREF_CASES=2000 runs as many, and DELTAREF_FIRST_CASE=n
+// begins at that one.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <sstream>
+
+#include "checks/core/parallel_for.hpp"
+#include "checks/verify/verify.hpp"
+#include "tests/checks/kernels.hpp"
+#include "tests/checks/made.hpp"
+
+namespace delta {
+namespace {
+
+int number(const char* variable, int otherwise) {
+  const char* text = std::getenv(variable);
+  return text ? std::atoi(text) : otherwise;
+}
+
+/// A case: its problem, its kernel, and how it can be named.
+struct Case {
+  Call call;
+  Kernel kernel;
+  std::string text;
+  std::string grade;         ///< what it is
+  bool conditioned = false;  ///< the family may be ill-posed
+};
+
+Case draw_case(int i) {
+  Random r(static_cast<std::uint64_t>(i) + 1);
+  const Rule& rule = *rules()[static_cast<std::size_t>(i) % rules().size()];
+  const Family* family;
+  do family = &families()[static_cast<std::size_t>(r.below(static_cast<std::int64_t>(families().size())))];
+  while (!family->concerns(rule.info));
+  constexpr Index widths[] = {8, 16, 24, 32, 64};
+  const bool per_value = rule.info.strength == Strength::per_value;  // d_v recurrences instead of one
+  Shape z{.B = 1 + r.below(2),
+          .T = 1 + r.below(r.below(3) ? 70 : 200),
+          .H = 1 + r.below(2),
+          .d_k = widths[r.below(5)],
+          .d_v = widths[r.below(per_value ? 2 : 5)],
+          .n_h = 1 + r.below(2),
+          .offsets = {}};
+  z.HV = z.H * (1 + r.below(2));
+  if (r.below(4) == 0 && z.T > 4) z.B = 1, z.offsets = {0, z.T / 3, z.T / 3, z.T};
+  const Size size{z};
+  Case c{.call = {&rule, draw(rule.info, *family, family->at ? family->at(size) : size, r.bits())},
+         .kernel = {},
+         .text = {},
+         .grade = "recurrent-fp32",
+         .conditioned = family->judge == Judge::conditioned};
+  const auto type = r.below(4);  // bf16 twice as often
+  const Format& f = type == 0 ? kFp16 : type == 1 ? kFp32 : kBf16;
+  c.call.inputs = c.call.o = type == 0 ? Dtype::fp16 : type == 1 ? Dtype::fp32 : Dtype::bf16;
+  if (r.below(5) == 0) c.call.state = c.call.o;
+  std::ostringstream text;
+  text << "case " << i << ": " << rule.info.id << " " << family->name << " " << c.call.p.shape.text() << " " << f.name;
+  if (r.below(3) == 0) {
+    c.kernel = kernels::any_recurrent(r);
+    text << " recurrent";
+  } else {
+    const kernels::Chunked k = kernels::any_chunked(f, r);
+    c.kernel = k;
+    c.grade = k.solve == kernels::Solve::substitution ? "chunk-fp32-inverse"
+                                                      : "chunk-" + std::string(k.inverse.name) + "-inverse";
+    text << " chunks of " << k.C << " solve " << static_cast<int>(k.solve) << " inverse " << k.inverse.name
+         << " blocks " << k.blocks << " decay on y " << k.decay_on_y << " on q " << k.decay_on_q << " logarithms "
+         << k.logarithms;
+  }
+  c.text = text.str();
+  return c;
+}
+
+TEST(FalseAlarms, CorrectKernelsOfEveryBuildPass) {
+  const int first = number("DELTAREF_FIRST_CASE", 0), cases = number("DELTAREF_CASES", 300);
+  std::vector<FileVerdict> verdicts(static_cast<std::size_t>(cases));
+  parallel_for(cases, cores(), [&](Index i) {
+    const Case c = draw_case(first + static_cast<int>(i));
+    verdicts[static_cast<std::size_t>(i)] = verify(c.call.dump(c.kernel), {}, 1);
+  });
+  std::map<std::string, int> count;
+  std::map<std::string, int> grades;
+  std::map<std::string, double> largest;
+  for (int i = 0; i < cases; ++i) {
+    const FileVerdict& v = verdicts[static_cast<std::size_t>(i)];
+    const Case c = draw_case(first + i);
+    ++count[std::string(name(v.verdict))];
+    ++grades[c.grade + (c.call.inputs == Dtype::fp32 ? " of fp32" : "") + " is called " + v.grade.value_or("none")];
+    const std::string said = c.text + ": " + std::string(name(v.verdict)) + ", " + v.reason;
+    EXPECT_NE(v.verdict, Verdict::failed) << said;
+    EXPECT_TRUE(v.diagnosis.empty()) << said << ": " << (v.diagnosis.empty() ? "" : v.diagnosis[0].id);
+    if (v.verdict == Verdict::marginal) std::cout << "  " << said << "\n" << report_text(v);
+    if (v.verdict == Verdict::untrusted) {
+      if (!c.conditioned) std::cout << "  " << said << "\n";
+      continue;
+    }
+    double& most = largest[c.call.inputs == Dtype::fp32 ? "fp32" : c.call.inputs == Dtype::fp16 ? "fp16" : "bf16"];
+    most = std::max(most, v.ratio());
+  }
+  EXPECT_LE(count["marginal"], cases / 100);
+  for (const auto& [verdict, n] : count) std::cout << verdict << " " << n << "\n";
+  for (const auto& [type, ratio] : largest) std::cout << "largest ratio " << type << " " << ratio << "\n";
+  for (const auto& [grade, n] : grades) std::cout << grade << " " << n << "\n";
+}
+
+}  // namespace
+}  // namespace delta
