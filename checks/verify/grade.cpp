@@ -46,12 +46,19 @@ std::string_view by_inverse(const Format& f) {
                                 : "chunk-fp32-inverse";
 }
 
-/// Models that differ in how a kernel is built: its chunk length, one solve or two, the type of its operands.
+/// Models that differ in how a kernel is built: its chunk length, one solve or two, an inverse or a substitution in
+/// fp32, the type of its operands.
 std::vector<Model> builds(const Format& operand) {
   std::vector<Model> all{{"recurrent-fp32", {.C = 0}}};
-  for (const Index C : {64, 16, 32, 128})
+  if (operand.p < kFp32.p) all.push_back({"recurrent-fp32", {.C = 0, .beta = operand}});
+  for (const Index C : {64, 16, 32, 128}) {
     for (const bool one_solve : {false, true})
       all.push_back({by_inverse(operand), {.C = C, .one_solve = one_solve, .operand = operand, .inverse = operand}});
+    all.push_back(
+        {"chunk-fp32-inverse",
+         {.C = C, .one_solve = true, .operand = operand, .inverse = kFp32, .exact = only(Point::right_side)}});
+    all.push_back({"state-bf16", {.C = C, .operand = operand, .inverse = operand, .state = kBf16}});
+  }
   for (const Format& f : {kTf32, kBf16})
     if (f.p < operand.p || (f.name == kTf32.name && operand.p < kFp32.p))
       all.push_back({by_inverse(f), {.operand = f, .inverse = f}});
@@ -66,7 +73,7 @@ std::vector<Model> variants(const Model& of, const Format& operand) {
   for (const Format& f : {kFp32, kTf32, kFp16, kBf16})
     if (chunked && f.name != of.how.inverse.name && f.p <= kFp32.p && of.how.operand.p < kFp32.p) {
       all.push_back({by_inverse(f), of.how});
-      all.back().how.inverse = f;
+      all.back().how.inverse = f, all.back().how.exact = 0;
     }
   if (chunked) all.push_back({"state-bf16", of.how}), all.back().how.state = kBf16;
   if (operand.p < kFp32.p) all.push_back(of), all.back().how.beta = operand;
@@ -177,28 +184,31 @@ class Grader {
 
   /// What the error of a model owes most to, by leaving one rounding out at a time.
   std::vector<Dominant> dominant(const Fit& of) const {
-    std::vector<std::pair<std::string, Squares>> without;
+    struct Without {
+      std::string what;
+      Schedule how;
+      bool store = true;
+      Squares error{};
+    };
+    std::vector<Without> without{{"", of.model.how, false}, {"beta", of.model.how}};
+    without[1].how.beta = kFp64;
     for (int p = 0; p < static_cast<int>(Point::count); ++p) {
-      Schedule how = of.model.how;
-      how.exact = static_cast<Point>(p);
-      without.emplace_back(name(static_cast<Point>(p)), Squares{});
-      if (how.C > 0 || how.exact == Point::state)
-        without.back().second = errors_of(how, true);
-      else
-        without.back().second = of.error;
+      without.push_back({std::string(name(static_cast<Point>(p))), of.model.how});
+      without.back().how.exact |= only(static_cast<Point>(p));
+      if (of.model.how.C == 0 && p != static_cast<int>(Point::state)) without.pop_back();
     }
-    Schedule how = of.model.how;
-    how.beta = kFp64;
-    without.emplace_back("beta", errors_of(how, true));
-    without.emplace_back("", errors_of(of.model.how, false));  // the last rounding
+    parallel_for(static_cast<Index>(without.size()), threads_, [&](Index i) {
+      Without& w = without[static_cast<std::size_t>(i)];
+      for (const Sample& x : samples_) add(w.error, x, x.want, simulated(x, w.how, w.store));
+    });
     std::vector<Dominant> out;
     for (std::size_t k : {0, 1}) {
       if (!compared_[k] || of.error[k] == 0) continue;
-      const auto best = std::ranges::min_element(without, {}, [&](const auto& w) { return w.second[k]; });
-      const double share = 1 - best->second[k] / of.error[k];
+      const auto best = std::ranges::min_element(without, {}, [&](const Without& w) { return w.error[k]; });
+      const double share = 1 - best->error[k] / of.error[k];
       if (share < 0.05) continue;  // fp32 sums, or many roundings alike
       const std::string last = std::string("the ") + std::string(s_.format_of(kOutputs[k]).name) + " of " + kOutputs[k];
-      out.push_back({kOutputs[k], best->first.empty() ? last : best->first, share});
+      out.push_back({kOutputs[k], best->what.empty() ? last : best->what, share});
     }
     return out;
   }
@@ -234,12 +244,6 @@ class Grader {
     if (s_.has_final_state()) out.S = stored(out.S, s_.format_of("final_state"));
     return out;
   }
-  Squares errors_of(const Schedule& how, bool store) const {
-    Squares e{};
-    for (const Sample& x : samples_) add(e, x, x.want, simulated(x, how, store));
-    return e;
-  }
-
   const Subject& s_;
   std::vector<Sample> samples_;
   bool state_is_wide_;
@@ -269,8 +273,8 @@ void grade(const Subject& s, const Evidence& e, int threads, FileVerdict& v) {
   const bool state_is_wide = s.has_final_state() && s.format_of("final_state").p == kFp32.p && !e.bf16.certain();
   Grader g(s, state_is_wide, threads);
   if (!g.usable()) return;
-  g.fit(builds(s.operands()));
   const Format& operand = s.operands();
+  g.fit(builds(operand));
   const Model base =
       g.recognised() ? g.best().model : Model{by_inverse(operand), {.operand = operand, .inverse = operand}};
   g.fit(variants(base, operand));

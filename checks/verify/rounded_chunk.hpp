@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -39,6 +38,8 @@ constexpr std::string_view name(Point p) {
   return names[static_cast<int>(p)];
 }
 
+constexpr unsigned only(Point p) { return 1u << static_cast<int>(p); }
+
 /// How a kernel computes: its chunk length, how it solves, and the formats at its rounding points. Sums are kept in
 /// the working type F (float on a GPU), as tensor cores do.
 struct Schedule {
@@ -50,10 +51,10 @@ struct Schedule {
   Format beta = kFp64;     ///< the strengths, before anything is done with them
   double stretch = 1;      ///< the grid of the roundings, stretched by a factor in [1, 2): another draw of the errors;
                            ///< in the recurrence it also says where sums begin
-  std::optional<Point> exact = {};  ///< one place where nothing is rounded after all
+  unsigned exact = 0;      ///< places where nothing is rounded after all: `only` of each
 
   Format format(Point p) const {
-    if (exact == p) return kFp64;
+    if (exact & only(p)) return kFp64;
     return p == Point::inverse ? inverse : p == Point::state ? state : operand;
   }
 };
