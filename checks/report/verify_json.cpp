@@ -59,6 +59,7 @@ Json to_json(const FileVerdict& v) {
                        {"ratio", number(t.ratio)},
                        {"error", number(t.error)},
                        {"expected", number(t.expected)},
+                       {"least_expected", number(t.least)},
                        {"rel_error", number(t.rel_error)}});
   Json diagnosis = Json::array();
   for (const Diagnosis& d : v.diagnosis) {
@@ -78,6 +79,13 @@ Json to_json(const FileVerdict& v) {
   j["outputs"] = outputs;
   j["grade"] = v.grade ? Json(*v.grade) : Json(nullptr);
   if (v.grade) j["grade_reason"] = v.grade_reason;
+  j["classes"] = Json::array();
+  for (const ClassError& c : v.classes)
+    j["classes"].push_back({{"grade", c.grade},
+                            {"model", c.model},
+                            {"o", number(c.o)},
+                            {"final_state", c.final_state ? number(*c.final_state) : Json(nullptr)},
+                            {"explained", number(c.explained)}});
   j["dominant"] = Json::array();
   for (const Dominant& d : v.dominant)
     j["dominant"].push_back({{"tensor", d.tensor}, {"intermediate", d.intermediate}, {"share", number(d.share)}});

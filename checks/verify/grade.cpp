@@ -80,6 +80,16 @@ std::vector<Model> variants(const Model& of, const Format& operand) {
   return all;
 }
 
+std::string text(const Schedule& how) {
+  std::string s = how.C == 0
+                      ? "the recurrence"
+                      : "chunks of " + std::to_string(how.C) + ", " + (how.one_solve ? "one solve" : "two solves");
+  if (how.C > 0) s += ", " + std::string(how.operand.name) + " operands, inverse in " + std::string(how.inverse.name);
+  s += ", state in " + std::string(how.state.name);
+  if (how.beta.p < kFp64.p) s += ", beta in " + std::string(how.beta.name);
+  return s;
+}
+
 /// A lane, or its first tokens, with what the kernel returned there.
 struct Sample {
   std::vector<std::pair<Stream<double>, Index>> streams;
@@ -182,6 +192,18 @@ class Grader {
     return same ? *same : *std::ranges::min_element(all_, {}, [&](const Fit& f) { return distance(f); });
   }
 
+  /// The closest build of each class, finest class first.
+  std::vector<ClassError> classes() const {
+    std::vector<ClassError> out;
+    const auto lanes = static_cast<double>(samples_.size());
+    for (const std::string_view grade : kGrades)
+      if (const auto f = std::ranges::find(all_, grade, [](const Fit& x) { return x.model.grade; }); f != all_.end()) {
+        out.push_back({std::string(grade), text(f->model.how), std::sqrt(f->error[0] / lanes), {}, 1 - f->unexplained});
+        if (compared_[1]) out.back().final_state = std::sqrt(f->error[1] / lanes);
+      }
+    return out;
+  }
+
   /// What the error of a model owes most to, by leaving one rounding out at a time.
   std::vector<Dominant> dominant(const Fit& of) const {
     struct Without {
@@ -253,16 +275,6 @@ class Grader {
   std::vector<Fit> all_;
 };
 
-std::string text(const Schedule& how) {
-  std::string s = how.C == 0
-                      ? "the recurrence"
-                      : "chunks of " + std::to_string(how.C) + ", " + (how.one_solve ? "one solve" : "two solves");
-  if (how.C > 0) s += ", " + std::string(how.operand.name) + " operands, inverse in " + std::string(how.inverse.name);
-  s += ", state in " + std::string(how.state.name);
-  if (how.beta.p < kFp64.p) s += ", beta in " + std::string(how.beta.name);
-  return s;
-}
-
 std::string percent(double x) { return std::to_string(std::lround(100 * x)) + " %"; }
 
 }  // namespace
@@ -278,6 +290,7 @@ void grade(const Subject& s, const Evidence& e, int threads, FileVerdict& v) {
   const Model base =
       g.recognised() ? g.best().model : Model{by_inverse(operand), {.operand = operand, .inverse = operand}};
   g.fit(variants(base, operand));
+  v.classes = g.classes();
   if (!g.recognised() && v.verdict == Verdict::failed) {
     v.grade = "worse", v.grade_reason = "its error is like that of no class";
     return;

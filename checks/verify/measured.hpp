@@ -34,7 +34,8 @@ struct Measured {
   Index numbers = 1;           ///< how many of its numbers vary on their own
 
   double error = 0;        ///< of the kernel
-  double expected = 0;     ///< of correct code
+  double expected = 0;     ///< of correct code: the largest of its draws
+  double least = 0;        ///< the smallest of them
   double tf32 = 0;         ///< of correct fp32 code whose products take tf32 operands
   double reference = 0;    ///< of the reference
   bool well_posed = true;  ///< correct code has a digit left to show, in this tensor and in those that depend on it

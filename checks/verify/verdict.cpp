@@ -61,7 +61,7 @@ Judged summary(const std::vector<const Measured*>& lanes, const Shape& z) {
     j.reference = std::max(j.reference, m->reference);
     if (!m->well_posed) continue;
     const double ratio = ratio_of(m->error, m->expected);
-    if (none || !(ratio <= j.ratio)) j.error = m->error, j.ratio = ratio, j.expected = m->expected;
+    if (none || !(ratio <= j.ratio)) j.error = m->error, j.ratio = ratio, j.expected = m->expected, j.least = m->least;
     none = false;
     draw(j.by_token, m->rows, m->expected, m->first_row, m->head);
     draw(j.by_channel, m->channels, m->expected, 0, m->head);

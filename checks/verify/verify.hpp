@@ -26,12 +26,21 @@ struct ErrorMap {
 struct Judged {
   std::string tensor;    ///< "o", "final_state", or a gradient: "dq", "dk", ...
   double error = 0;      ///< max_t |o_t - o*_t| / max_t |o*_t|; of states |S - S*|_F / |S*|_F
-  double expected = 0;   ///< the same of correct code in that precision
+  double expected = 0;   ///< the same of correct code in that precision, the largest of its draws
+  double least = 0;      ///< the smallest of them: the spread between correct builds
   double ratio = 0;      ///< error / expected
   double rel_error = 0;  ///< Frobenius, over everything; information only
   double reference = 0;  ///< error of the reference: its distance from a second computation, largest lane
   ErrorMap by_token;     ///< of states by row, the value channel
   ErrorMap by_channel;   ///< of states by key channel
+};
+
+/// What a class of implementations makes of the outputs: Frobenius, relative, over the lanes that were graded.
+struct ClassError {
+  std::string grade, model;  ///< the class, and the build that stands for it
+  double o = 0;
+  std::optional<double> final_state;
+  double explained = 0;  ///< share of the kernel's square error that is this model's; negative if it is none of it
 };
 
 /// The intermediate whose rounding makes most of the error of an output.
@@ -57,6 +66,7 @@ struct FileVerdict {
   std::optional<std::string> grade;  ///< the class of implementation that the error looks like
   std::string grade_reason;          ///< how that was told, and the model that comes closest
   std::vector<Dominant> dominant;    ///< of each output, for a kernel of that class
+  std::vector<ClassError> classes;   ///< the errors of every class that was tried, the closest build of each
   std::optional<BadPlace> first_bad, worst;
   std::vector<Diagnosis> diagnosis;
   std::vector<Pattern> patterns;  ///< where a failed output is wrong
