@@ -12,6 +12,7 @@
 #include "checks/verify/verify.hpp"
 #include "tests/checks/kernels.hpp"
 #include "tests/checks/made.hpp"
+#include "tests/reference/streams.hpp"
 
 namespace delta {
 namespace {
@@ -25,10 +26,47 @@ int number(const char* variable, int otherwise) {
 struct Case {
   Call call;
   Kernel kernel;
+  Backward backward;  ///< where the gradients are judged as well
   std::string text;
   std::string grade;         ///< what it is
   bool conditioned = false;  ///< the family may be ill-posed
 };
+
+/// A backward pass that keeps the state and its gradient at the chunks' ends as operands, and is fp32 in between.
+Backward in_chunks(const Format& f, Index C) {
+  return [f, C](const Stream<double>& st, double scale, const Mat<double>& dO, const Mat<double>& dS) {
+    const auto operand = [&](const Mat<float>& A) {
+      return Mat<float>(A.unaryExpr([&](float x) { return static_cast<float>(f.round(static_cast<double>(x))); }));
+    };
+    const Stream<float> s = map<float>(st, [](double x) { return static_cast<float>(x); });
+    const auto part = [&](Index begin, const Mat<float>& S) {
+      const Index c = std::min(C, s.tokens() - begin);
+      return Stream<float>{.steps = Steps<float>(s.steps.begin() + s.m * begin, s.steps.begin() + s.m * (begin + c)),
+                           .Q = s.Q.middleRows(begin, c),
+                           .S0 = S,
+                           .m = s.m};
+    };
+    std::vector<Mat<float>> states;
+    for (Index begin = 0; begin < s.tokens(); begin += C) {
+      states.push_back(begin == 0 ? s.S0 : recurrent<float>(part(begin - C, states.back())).S);
+    }
+    StreamAdjoint<double> g{
+        .steps = Steps<double>(s.steps.size()), .Q = Mat<double>(s.tokens(), s.d_k()), .S0 = {}, .m = s.m};
+    Mat<float> G = dS.cast<float>();
+    for (auto n = static_cast<Index>(states.size()) - 1; n >= 0; --n) {
+      const Index begin = n * C;
+      const Stream<float> p = part(begin, operand(states[static_cast<std::size_t>(n)]));
+      const Mat<float> d = static_cast<float>(scale) * dO.middleRows(begin, p.tokens()).cast<float>();
+      const StreamAdjoint<double> a =
+          map<double>(recurrent_adjoint<float>(p, d, operand(G)), [](float x) { return static_cast<double>(x); });
+      std::ranges::copy(a.steps, g.steps.begin() + s.m * begin);
+      g.Q.middleRows(begin, p.tokens()) = a.Q;
+      G = a.S0.cast<float>();
+    }
+    g.S0 = G.cast<double>();
+    return g;
+  };
+}
 
 Case draw_case(int i) {
   Random r(static_cast<std::uint64_t>(i) + 1);
@@ -50,6 +88,7 @@ Case draw_case(int i) {
   const Size size{z};
   Case c{.call = {&rule, draw(rule.info, *family, family->at ? family->at(size) : size, r.bits())},
          .kernel = {},
+         .backward = {},
          .text = {},
          .grade = "recurrent-fp32",
          .conditioned = family->judge == Judge::conditioned};
@@ -71,6 +110,15 @@ Case draw_case(int i) {
          << " blocks " << k.blocks << " decay on y " << k.decay_on_y << " on q " << k.decay_on_q << " logarithms "
          << k.logarithms;
   }
+  if (i % 4 == 0 && rule.has_gradient()) {
+    const Index C = 16 << r.below(4);
+    const bool rounded = r.below(2) == 1;
+    c.backward =
+        rounded ? scheduled_gradient(
+                      {.C = C, .one_solve = r.below(2) == 1, .operand = f, .inverse = f, .stretch = r.uniform(1, 2)})
+                : in_chunks(f, C);
+    text << ", gradients by chunks of " << C << (rounded ? " rounded" : "");
+  }
   c.text = text.str();
   return c;
 }
@@ -80,7 +128,8 @@ TEST(FalseAlarms, CorrectKernelsOfEveryBuildPass) {
   std::vector<FileVerdict> verdicts(static_cast<std::size_t>(cases));
   parallel_for(cases, cores(), [&](Index i) {
     const Case c = draw_case(first + static_cast<int>(i));
-    verdicts[static_cast<std::size_t>(i)] = verify(c.call.dump(c.kernel), {}, 1);
+    verdicts[static_cast<std::size_t>(i)] =
+        verify(c.backward ? c.call.dump(c.kernel, c.backward) : c.call.dump(c.kernel), {}, 1);
   });
   std::map<std::string, int> count;
   std::map<std::string, int> grades;

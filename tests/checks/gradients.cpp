@@ -56,30 +56,30 @@ class RightGradients : public testing::TestWithParam<const Rule*> {};
 
 TEST_P(RightGradients, Pass) {
   int cases = 0, marginal = 0, untrusted = 0;
-  std::uint64_t seed = 0;
+  std::uint64_t seed = GetParam()->info.id.size();
+  constexpr Index lengths[] = {1, 7, 65, 130};
   for (const char* family : {"gate_half", "gate_weak", "gate_strong", "alpha_zero", "one_fast_channel",
                              "correlated_keys", "beta_one", "no_state"}) {
     if (!find_family(family)->concerns(GetParam()->info)) continue;
-    for (const Index T : {1, 7, 65, 130}) {
-      Call c = call_of(GetParam()->info.id, family, ++seed, T);
-      const auto expect_pass = [&](const char* what, const Schedule& how) {
-        const FileVerdict v = verify(c.dump(scheduled(how), scheduled_gradient(how)), {}, 2);
-        EXPECT_NE(v.verdict, Verdict::failed) << what << ", T " << T << ", " << family << ": " << v.reason;
-        ++cases, marginal += v.verdict == Verdict::marginal, untrusted += v.verdict == Verdict::untrusted;
-      };
-      if (seed % 2)
-        expect_pass("chunks of 40", {.C = 40, .inverse = kFp16, .stretch = 1.43});
-      else
-        expect_pass("chunks of 64", {.C = 64, .one_solve = true, .stretch = 1.29});
-      c.inputs = c.o = Dtype::fp32;
-      expect_pass("fp32", {.C = seed % 3 ? 32 : 0, .operand = kFp32, .inverse = kFp32, .stretch = 1.31});
-      if (seed % 4) continue;
-      c.inputs = c.o = c.state = Dtype::fp64;
-      const FileVerdict v = verify(c.dump(exactly, exact_gradient), {}, 2);
-      EXPECT_EQ(v.verdict, Verdict::passed) << "fp64, T " << T << ", " << family << ": " << v.reason;
-    }
+    const Index T = lengths[++seed % 4];
+    Call c = call_of(GetParam()->info.id, family, seed, T);
+    const auto expect_pass = [&](const char* what, const Schedule& how) {
+      const FileVerdict v = verify(c.dump(scheduled(how), scheduled_gradient(how)), {}, 2);
+      EXPECT_NE(v.verdict, Verdict::failed) << what << ", T " << T << ", " << family << ": " << v.reason;
+      ++cases, marginal += v.verdict == Verdict::marginal, untrusted += v.verdict == Verdict::untrusted;
+    };
+    if (seed / 2 % 2)
+      expect_pass("chunks of 40", {.C = 40, .inverse = kFp16, .stretch = 1.43});
+    else
+      expect_pass("chunks of 64", {.C = 64, .one_solve = true, .stretch = 1.29});
+    c.inputs = c.o = Dtype::fp32;
+    expect_pass("fp32", {.C = seed % 3 ? 32 : 0, .operand = kFp32, .inverse = kFp32, .stretch = 1.31});
+    if (T != 7) continue;
+    c.inputs = c.o = c.state = Dtype::fp64;
+    const FileVerdict v = verify(c.dump(exactly, exact_gradient), {}, 2);
+    EXPECT_EQ(v.verdict, Verdict::passed) << "fp64, T " << T << ", " << family << ": " << v.reason;
   }
-  EXPECT_LE(marginal, cases / 50) << "of " << cases;
+  EXPECT_LE(marginal, 1) << "of " << cases;
   EXPECT_LE(untrusted, cases / 10) << "of " << cases;
 }
 
