@@ -14,8 +14,8 @@
 namespace delta {
 namespace {
 
-/// Multiply-adds of one pass over what is graded: the lanes, or their first tokens, that make so many.
-constexpr Index kWork = 4'000'000;
+/// Multiply-adds of one pass over what is graded: the lanes, or their first tokens, that make so many; and most lanes.
+constexpr Index kWork = 4'000'000, kLanes = 64;
 /// A model is recognised if it leaves less than half of the square error unexplained, and less than that of each
 /// output; independent errors of the same size leave twice of it, a right output that was spoilt leaves all of it.
 constexpr double kRecognised = 0.5, kRecognisedInEach = 0.75;
@@ -123,7 +123,7 @@ std::vector<Sample> samples(const Subject& s) {
   Index left = std::max<Index>(kWork / (z.d_k * z.d_v), 1);  // tokens
   for (const Index lane : lanes) {
     const Index tokens = std::min(z.length(lane / z.HV), left);
-    if (tokens == 0 || (!all.empty() && tokens < z.length(lane / z.HV))) break;
+    if (tokens == 0 || std::ssize(all) == kLanes || (!all.empty() && tokens < z.length(lane / z.HV))) break;
     all.push_back(sample(s, lane, tokens));
     left -= tokens;
   }
