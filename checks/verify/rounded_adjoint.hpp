@@ -63,10 +63,9 @@ template <class F> class ChunkAdjoint {
   Mat<F> d_log;           ///< [R x 1 or d_k] with respect to ln d
   Mat<F> dS;              ///< [d_v x d_k] at the chunk's start
 
-  /// \param S  the state at the chunk's start, as it is kept   \param dO  [c x d_v], not yet scaled
-  ChunkAdjoint(const RoundedChunk<F>& h, const Mat<F>& S, const Mat<F>& G, const Mat<F>& dO, F scale,
-               const Rounding<F>& round) {
-    const Index R = h.Y.rows(), c = dO.rows(), d_k = S.cols();
+  /// \param G  [d_v x d_k] with respect to the state at the chunk's end   \param dO  [c x d_v], not yet scaled
+  ChunkAdjoint(const RoundedChunk<F>& h, const Mat<F>& G, const Mat<F>& dO, F scale, const Rounding<F>& round) {
+    const Index R = h.Y.rows(), c = dO.rows(), d_k = G.cols();
     const Mat<F> G_op = round(Point::state_read, G), Z_op = round(Point::Z, h.Z);
 
     // What reaches Z from the outputs and from the state at the end, where Z and Y meet: z_j (Phi_{j..R} y_j)^T.
@@ -123,7 +122,10 @@ template <class F> class ChunkAdjoint {
     }
     for (Index t = 0; t < c; ++t)
       place.row(h.q.at[static_cast<std::size_t>(t)]) += h.q.X.row(t).cwiseProduct(dQ.row(t));
-    place.row(R) += S.cwiseProduct(kept).colwise().sum();
+    // What the whole state adds to every decay of the chunk: kernels read both factors from memory, as operands.
+    Mat<F> G_start = G_op;
+    for (Index v = 0; v < G_start.rows(); ++v) h.decay.multiply(G_start.row(v), 0, R);
+    place.row(R) += h.S.cwiseProduct(G_start).colwise().sum();
     const Mat<F> shares = h.decay.scalar() ? Mat<F>(place.rowwise().sum()) : place;
     d_log.resize(R, shares.cols());
     for (Index i = R - 1; i >= 0; --i)
@@ -149,7 +151,7 @@ StreamAdjoint<double> rounded_chunk_adjoint(const Stream<double>& stream, double
     const Mat<F>& S = states[static_cast<std::size_t>(n)];
     const Index begin = n * how.C, c = std::min(how.C, tokens - begin);
     const RoundedChunk<F> h(stream, begin, c, S, round);
-    const ChunkAdjoint<F> a(h, S, G, dO.middleRows(begin, c).template cast<F>(), F(scale), round);
+    const ChunkAdjoint<F> a(h, G, dO.middleRows(begin, c).template cast<F>(), F(scale), round);
     for (Index i = 0; i < m * c; ++i) {
       const MicroStep<double>& s = stream.steps[static_cast<std::size_t>(m * begin + i)];
       MicroStep<double>& d = g.steps[static_cast<std::size_t>(m * begin + i)];

@@ -32,7 +32,7 @@ struct Case {
   bool conditioned = false;  ///< the family may be ill-posed
 };
 
-/// A backward pass that keeps the state and its gradient at the chunks' ends as operands, and is fp32 in between.
+/// A backward pass that reads the state at the start of each chunk as an operand, and is fp32 otherwise.
 Backward in_chunks(const Format& f, Index C) {
   return [f, C](const Stream<double>& st, double scale, const Mat<double>& dO, const Mat<double>& dS) {
     const auto operand = [&](const Mat<float>& A) {
@@ -58,7 +58,7 @@ Backward in_chunks(const Format& f, Index C) {
       const Stream<float> p = part(begin, operand(states[static_cast<std::size_t>(n)]));
       const Mat<float> d = static_cast<float>(scale) * dO.middleRows(begin, p.tokens()).cast<float>();
       const StreamAdjoint<double> a =
-          map<double>(recurrent_adjoint<float>(p, d, operand(G)), [](float x) { return static_cast<double>(x); });
+          map<double>(recurrent_adjoint<float>(p, d, G), [](float x) { return static_cast<double>(x); });
       std::ranges::copy(a.steps, g.steps.begin() + s.m * begin);
       g.Q.middleRows(begin, p.tokens()) = a.Q;
       G = a.S0.cast<float>();
