@@ -55,7 +55,8 @@ Call call_of(std::string_view rule, std::string_view family = "gate_half", std::
 class RightGradients : public testing::TestWithParam<const Rule*> {};
 
 TEST_P(RightGradients, Pass) {
-  int cases = 0, marginal = 0, untrusted = 0;
+  int cases = 0, marginal = 0;
+  std::string untrusted;  // only what is ill-posed: keys of their own in a rule's erase let the state grow
   std::uint64_t seed = GetParam()->info.id.size();
   constexpr Index lengths[] = {1, 7, 65, 130};
   for (const char* family : {"gate_half", "gate_weak", "gate_strong", "alpha_zero", "one_fast_channel",
@@ -64,9 +65,15 @@ TEST_P(RightGradients, Pass) {
     const Index T = lengths[++seed % 4];
     Call c = call_of(GetParam()->info.id, family, seed, T);
     const auto expect_pass = [&](const char* what, const Schedule& how) {
-      const FileVerdict v = verify(c.dump(scheduled(how), scheduled_gradient(how)), {}, 2);
-      EXPECT_NE(v.verdict, Verdict::failed) << what << ", T " << T << ", " << family << ": " << v.reason;
-      ++cases, marginal += v.verdict == Verdict::marginal, untrusted += v.verdict == Verdict::untrusted;
+      const bool exact = c.inputs == Dtype::fp64;
+      const FileVerdict v =
+          verify(exact ? c.dump(exactly, exact_gradient) : c.dump(scheduled(how), scheduled_gradient(how)), {}, 2);
+      const std::string said = std::string(what) + ", T " + std::to_string(T) + ", " + family + ": " + v.reason + "\n";
+      EXPECT_NE(v.verdict, Verdict::failed) << said;
+      ++cases, marginal += v.verdict == Verdict::marginal;
+      if (v.verdict != Verdict::untrusted) return;
+      EXPECT_THAT(v.reason, HasSubstr("ill-posed")) << said;
+      untrusted += said;
     };
     if (seed / 2 % 2)
       expect_pass("chunks of 40", {.C = 40, .inverse = kFp16, .stretch = 1.43});
@@ -76,11 +83,10 @@ TEST_P(RightGradients, Pass) {
     expect_pass("fp32", {.C = seed % 3 ? 32 : 0, .operand = kFp32, .inverse = kFp32, .stretch = 1.31});
     if (T != 7) continue;
     c.inputs = c.o = c.state = Dtype::fp64;
-    const FileVerdict v = verify(c.dump(exactly, exact_gradient), {}, 2);
-    EXPECT_EQ(v.verdict, Verdict::passed) << "fp64, T " << T << ", " << family << ": " << v.reason;
+    expect_pass("fp64", {});
   }
   EXPECT_LE(marginal, 1) << "of " << cases;
-  EXPECT_LE(untrusted, cases / 10) << "of " << cases;
+  EXPECT_LE(std::ranges::count(untrusted, '\n'), cases / 5) << untrusted << "of " << cases;
 }
 
 std::vector<const Rule*> differentiable_rules() {
