@@ -137,10 +137,10 @@ template <Ring T> void growth(Derivation<T>& d) {
     d.near("D3", "preconditioned, two channels: 1.073", found(2, scaled), 1.073, 1e-3);
     d.near("D3", "three channels: 1.083", found(3, scaled), 1.083, 3e-3);
   }
-  // Two channels do not reach the bound of one step, 1.155 and 1.084: what one token leaves is not
-  // what the next can enlarge most. Three come close. Q-Delta, whose bound is the same in every
-  // direction, reaches it at every token. Whether trained
-  // models come near any of these is not known.
+  // Two channels do not reach the bound of one step, 2 / sqrt(3) = 1.155 (see `channel_erase`) and
+  // 1.084: what one token leaves is not what the next can enlarge most. Three come close. Q-Delta,
+  // whose bound is the same in every direction, reaches it at every token. Whether trained models
+  // come near any of these is not known.
 }
 
 template void growth(Derivation<Rational>&);

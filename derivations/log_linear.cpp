@@ -47,8 +47,8 @@ template <Ring T> void log_linear(Derivation<T>& d) {
 
   // ## 2. By states
   //
-  // S[l] is the decayed sum over bucket l. When token t arrives, digit 0 of t - 1 carries: the
-  // full buckets of the levels 0 .. l-1 merge into level l, the place of the lowest one of t.
+  // S[l] is the decayed sum over bucket l. From t - 1 to t the ones at the end of t - 1 carry: with
+  // digit l-1 the lowest one of t, the buckets of the levels 0 .. l-1 merge into the empty level l.
 
   std::vector<Mat<T>> S(levels, Mat<T>::Zero(d_v, d_k));  // [d_v x d_k] each
   Mat<T> O = Mat<T>::Zero(L, d_v);                        // [L x d_v]

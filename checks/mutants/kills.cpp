@@ -2,6 +2,7 @@
 #include "checks/mutants/kills.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <sstream>
 

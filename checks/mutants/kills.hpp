@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace delta {
@@ -11,7 +12,7 @@ namespace delta {
 struct Kills {
   std::string mutant;              ///< its name as a form
   std::string what;                ///< the wrong line
-  std::vector<std::string> gates;  ///< at each strength of `gate_strengths`: the narrowest precision in which a
+  std::vector<std::string> gates;  ///< at each of `kGateStrengths`: the narrowest precision in which a
                                    ///< comparison fails, "exact" if only equality does, empty if none
   std::vector<std::string> laws;   ///< those that it breaks
   int failed = 0, decided = 0;     ///< comparisons of the default suite of one rule, its laws among them

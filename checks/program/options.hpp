@@ -51,6 +51,7 @@ Selection selection(const CheckOptions& options);
 
 /// Opens a file for a report, so that a name that cannot be written is known before the work. \throws UsageError
 void require_writable(const std::string& path);
+/// \throws UsageError
 void write_file(const std::string& path, const std::string& content);
 
 }  // namespace delta

@@ -72,7 +72,7 @@ bool sharp(const Ball& error, const Format& f) {
   return upper - lower <= lower / 1000 || upper <= f.unit() * 0x1p-40;
 }
 
-/// Which bits would have made it sharp: the radius is in proportion to 2^-bits.
+/// How many bits more would have made it sharp: the radius is in proportion to 2^-bits.
 double missing_bits(const Ball& error, const Format& f) {
   const double size = std::max(std::min(error.middle(), f.unit()), f.unit() * 0x1p-40);
   return error.finite() ? error.log2_radius() - std::log2(size) + 32 : INFINITY;
@@ -131,18 +131,11 @@ Proof prove_lane(const std::function<Output<Ball>()>& exact, const Output<double
 
 /// Every recurrence of a lane in balls, the read-out multiplied by `scale`.
 Output<Ball> exact_lane(const Rule& rule, const Problem<Ball>& p, Index n, Index j, const Ball& scale) {
-  const Index d_v = p.shape.d_v;
-  const bool per_value = rule.info.strength == Strength::per_value;
-  if (!per_value) {
-    Output<Ball> o = recurrent<Ball>(stream<Ball>(rule.info, rule.over<Ball>(), p, n, j));
-    return {o.O * scale, std::move(o.S)};
-  }
-  Output<Ball> lane{Mat<Ball>(p.shape.length(n), d_v), Mat<Ball>(d_v, p.shape.d_k)};
-  for (Index c = 0; c < d_v; ++c) {
-    const Output<Ball> row = recurrent<Ball>(stream<Ball>(rule.info, rule.over<Ball>(), p, n, j, c));
-    lane.O.col(c) = row.O * scale;
-    lane.S.row(c) = row.S;
-  }
+  Output<Ball> lane{Mat<Ball>(p.shape.length(n), p.shape.d_v), Mat<Ball>(p.shape.d_v, p.shape.d_k)};
+  each_stream<Ball>(rule.info, rule.over<Ball>(), p, n, j, [&](const Stream<Ball>& s, Index channel) {
+    const Output<Ball> o = recurrent<Ball>(s);
+    place(lane, {o.O * scale, o.S}, channel);
+  });
   return lane;
 }
 

@@ -31,7 +31,7 @@ std::string Cell::text() const {
   return s;
 }
 
-void Certificate::add(const Row& r) {
+void RuleProof::add(const Row& r) {
   if (r.verdict == Verdict::untrusted) return;
   cases += 1, certified += r.verdict != Verdict::failed;
   for (const Proved& t : r.proof.outputs)

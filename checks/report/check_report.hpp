@@ -26,9 +26,9 @@ struct Cell {
 };
 
 /// What is proved of the recurrence in double under one rule.
-struct Certificate {
+struct RuleProof {
   int cases = 0, certified = 0;
-  double ratio = -1;  ///< the largest, and the error and the bound that made it
+  double ratio = -1;  ///< the largest upper bound of an error over the bound that it must keep, and the two
   Bounds error;
   double bound = 0;
   std::string family;
@@ -41,7 +41,7 @@ struct CheckSummary {
   std::map<std::pair<std::string, std::string>, std::map<std::string, Cell>> table;  ///< rule, form; scalar
   std::map<std::string, std::map<std::string, Cell>> families;                       ///< family; scalar
   std::map<std::string, Cell> laws;
-  std::map<std::string, Certificate> proofs;  ///< rule
+  std::map<std::string, RuleProof> proofs;  ///< rule
   std::map<Verdict, int> count;
   std::map<std::string, int> skipped;  ///< reason and how often, of skipped and untrusted rows
   std::vector<Row> failures;           ///< the first fifty
@@ -57,9 +57,11 @@ struct CheckSummary {
 /// The command that runs one row alone, with nothing to add.
 std::string reproducer(const Row& r);
 
+/// A failed row: what it compared, where it is wrong, and the command that runs it alone.
 std::string failure_text(const Row& r, const Terminal& terminal);
+/// The tables, what their marks mean, and the counts.
 std::string check_text(const CheckSummary& s, const Terminal& terminal);
-/// \param command  as the user gave it, without what it wrote
+/// The same as one page. \param command  as the user gave it, without what it wrote
 std::string check_html(const CheckSummary& s, const Environment& where, const std::string& command);
 
 }  // namespace delta

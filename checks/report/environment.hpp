@@ -11,6 +11,7 @@ struct Environment {
   std::string date;  ///< UTC
 };
 
+/// This build on this machine, now. The processor is "unknown" where there is no /proc/cpuinfo.
 Environment environment();
 
 /// How the user called the program: "./run" or "deltaref". It begins every command that a message or a report suggests.

@@ -16,14 +16,16 @@ inline constexpr int kVectorsVersion = 1;
 
 /// One file of the set.
 struct Vector {
-  std::string_view name, rule, family, size;
-  std::string_view why;
+  std::string_view name, rule, family;
+  std::string_view size;   ///< as `Size::parse` takes it; its C is the chunk length of the intermediates
+  std::string_view why;    ///< what it is there to show
   bool kv = true;          ///< states stored [d_k, d_v]
   bool log_gate = false;   ///< the decay is given as g = ln alpha
   double l2norm_eps = -1;  ///< not negative: q and k are to be brought to unit length with that eps
   std::uint64_t seed = 1;
 };
 
+/// The set, in the order of the manifest.
 std::span<const Vector> vectors();
 
 /// The vector as a dump whose o, final_state and gradients are the exact numbers rounded to fp64.

@@ -15,6 +15,7 @@ struct Plan {
   bool certify_all = true;  ///< the judge is checked against double-double in each lane; else against chunks, in some
 };
 
+/// Small problems are drawn more often and certified in every lane; of large ones some lanes are.
 Plan plan_for(const Subject& subject);
 
 /// Judges o, and the final state if there is one, of value head j in sequence n.

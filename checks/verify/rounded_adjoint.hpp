@@ -241,6 +241,7 @@ StreamAdjoint<double> rounded_recurrent_adjoint(const Stream<double>& stream, do
   return g;
 }
 
+/// The gradients that a kernel of that schedule returns, in F, before they are stored.
 template <class F>
 StreamAdjoint<double> simulate_adjoint(const Stream<double>& stream, double scale, const Mat<double>& dO,
                                        const Mat<double>& dS, const Schedule& how) {

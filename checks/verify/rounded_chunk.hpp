@@ -246,7 +246,8 @@ template <class F> struct RoundedChunk {
 /// \f[ T = (I + L)^{-1}, \quad Z = TB(V - \bar X S^\top), \quad S' = S\,\Phi + Z^\top Y_{out},
 ///     \quad O = Q_{in} S^\top + A Z \f]
 /// \param stream  its Q without the read-out scale: the scale multiplies the sums, in F
-/// \param watch   is shown the state at the start of each chunk, and the chunk
+/// Of two solves, Z = U~ - W S^T. \param watch  is shown the state at the start of each chunk, [d_v x d_k]
+/// \formula{F84} \formula{C-one-solve}
 template <class F>
 Output<double> rounded_chunks(const Stream<double>& stream, double scale, const Schedule& how,
                               const std::function<void(const Mat<F>&)>& watch = nullptr) {
@@ -300,7 +301,7 @@ template <class F> void recurrence_step(Mat<F>& S, const MicroStep<double>& s, c
   S += (strength(static_cast<F>(s.beta)) * (v - prediction)) * y.transpose();
 }
 
-/// The recurrence in F, the state rounded after every token; nothing else is.
+/// The recurrence in F; beta and, after every token, the state are rounded, nothing else is. \formula{F72}
 template <class F> Output<double> rounded_recurrence(const Stream<double>& stream, double scale, const Schedule& how) {
   const Round<F> round_state(how.format(Point::state), how.stretch), strength(how.beta, how.stretch);
   Output<double> out{Mat<double>(stream.tokens(), stream.d_v()), {}};
@@ -317,6 +318,7 @@ template <class F> Output<double> rounded_recurrence(const Stream<double>& strea
   return out;
 }
 
+/// What a kernel of that schedule returns, in F, before it is stored. \param stream  its Q without the read-out scale
 template <class F> Output<double> simulate(const Stream<double>& stream, double scale, const Schedule& how) {
   return how.C == 0 ? rounded_recurrence<F>(stream, scale, how) : rounded_chunks<F>(stream, scale, how);
 }

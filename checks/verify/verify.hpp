@@ -54,6 +54,7 @@ struct JudgeInfo {
   std::string how, against;
 };
 
+/// The verdict on one file, and all that a report says of it.
 struct FileVerdict {
   std::string file, rule;
   Verdict verdict = Verdict::skipped;
