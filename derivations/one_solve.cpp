@@ -66,9 +66,10 @@ template <Ring T> void one_solve(Derivation<T>& d) {
   const Mat<T> U = beta.asDiagonal() * V;                               // [C x d_v]
   const Mat<T> Z = solve_unit_lower<T>(L, U - P_bar * S0.transpose());  // [C x d_v]
   d.show("Z", Z);
-  d.equal("C-one-solve", "(I + L) Z = U - P bar S^T gives z_i = beta_i (v_i - S_{i-1} D_i x_i)", Z,
-          Z_tokens);
-  d.equal("C-one-solve", "O = Q_in S^T + A Z, decays of zero included", Q_in * S0.transpose() + A * Z, O);
+  d.equal("C-one-solve", "(I + L) Z = U - P bar S^T gives z_i = beta_i (v_i - S_{i-1} D_i x_i)",
+          Z, Z_tokens);
+  d.equal("C-one-solve", "O = Q_in S^T + A Z, decays of zero included",
+          Q_in * S0.transpose() + A * Z, O);
   d.equal("C-one-solve", "S' = S Phi + Z^T Y_out, decays of zero included",
           S0 * Phi.row(0).asDiagonal() + Z.transpose() * carried, S);
   // Why: S_{i-1} = S Phi_{0..i-1} + sum_{j<i} z_j (Phi_{j..i-1} y_j)^T. Apply it to p_i.

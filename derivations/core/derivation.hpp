@@ -100,7 +100,8 @@ template <Ring T> class Derivation {
   bool recomputes(At id, std::string statement, const Rational& got, const Rational& printed);
   /// A printed list is what its rule generates.
   bool lists(At id, std::string statement, const std::string& got, const std::string& printed) {
-    return settle(id, Kind::CALC, std::move(statement), got == printed, got + ", printed " + printed);
+    return settle(id, Kind::CALC, std::move(statement), got == printed,
+                  got + ", printed " + printed);
   }
   /// So many operations (or bytes) were counted.
   bool counts(At id, std::string statement, double counted, double expected, double within = 0);
