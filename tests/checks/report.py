@@ -155,7 +155,7 @@ class Terminal(unittest.TestCase):
         self.assertGreater(self.widest(out), 100, "room is used")
 
     def test_many_files_end_with_one_table(self):
-        out = run("verify", FAILED, PASSED).stdout.decode()
+        out = run("verify", FAILED, PASSED, env={"COLUMNS": "400"}).stdout.decode()  # however long the path: one line a file
         table = out.split("\n\n")[-1].splitlines()
         self.assertEqual(table[0].split()[:4], ["file", "verdict", "rule", "ratio"])
         self.assertEqual([line.split()[1] for line in table[1:]], ["failed", "passed"])
