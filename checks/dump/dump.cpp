@@ -48,7 +48,7 @@ std::shared_ptr<const std::byte> map_file(const std::string& path, std::size_t& 
     return UsageError(path + ": cannot " + what + ": " + std::strerror(errno) +
                       "; expected a .safetensors or .npz file");
   };
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would wait for its writer
   if (fd < 0) throw fail("open");
   struct Close {
     int fd;

@@ -13,6 +13,9 @@ int main(int argc, char** argv) {
                delta::called_as()};
   app.require_subcommand(1);
 
+  const auto a_name = [](const std::string& file) {
+    return file.empty() ? "expected the name of a file" : std::string();
+  };
   delta::CheckOptions check;
   CLI::App* c = app.add_subcommand("check", "the equivalence table: rules x forms x scalars x families of inputs");
   c->add_option("--rule", check.selection.rules, "only these rules (or aliases)");
@@ -32,7 +35,8 @@ int main(int argc, char** argv) {
               "also prove that the double reference is right, at the quick size (needs Arb)");
   c->add_option("--dump", check.dump, "a directory that gets a dump of each case that failed, of twenty at most");
   c->add_flag("--json", check.json, "one JSON document on standard output");
-  c->add_option("--html", check.html, "also write a report to this file: one page that needs nothing else");
+  c->add_option("--html", check.html, "also write a report to this file: one page that needs nothing else")
+      ->check(a_name);
   c->add_flag("--mutants", check.mutants, "which check kills each known mistake, as a page in Markdown")
       ->excludes("--json", "--html", "--rule", "--form", "--family", "--scalar", "--shape", "--law", "--quick",
                  "--full");
@@ -52,7 +56,8 @@ int main(int argc, char** argv) {
               "also what the rule does to its own state on these inputs: norms, certificate, inverse");
   v->add_flag("--strict", verify.strict, "a marginal verdict counts as failed");
   v->add_flag("--json", verify.json, "one JSON document on standard output");
-  v->add_option("--html", verify.html, "also write a report to this file: one page that needs nothing else");
+  v->add_option("--html", verify.html, "also write a report to this file: one page that needs nothing else")
+      ->check(a_name);
 
   v->add_flag("--prove", verify.prove, "also prove the errors: the exact result is enclosed in balls (needs Arb)");
 

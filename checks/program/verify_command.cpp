@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 #include "checks/core/parallel_for.hpp"
@@ -24,6 +25,11 @@ std::string options_of(const VerifyOptions& o) {
 
 int verify_command(const VerifyOptions& options) {
   if (options.prove) require_balls();
+  for (const std::string& file : options.files) {
+    std::error_code none;
+    if (std::filesystem::equivalent(file, options.html, none))
+      throw UsageError("--html " + options.html + ": is one of the dumps; expected another file to write to");
+  }
   if (!options.html.empty()) require_writable(options.html);
   int status = 0;
   std::vector<FileVerdict> all;

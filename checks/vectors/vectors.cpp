@@ -222,8 +222,14 @@ std::vector<VectorFile> write_vectors(const std::string& directory) {
 
 std::vector<VectorFile> check_vectors(const std::string& directory) {
   const std::filesystem::path folder = directory, path = folder / "manifest.json";
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw UsageError(path.string() + ": cannot open; expected a directory that 'deltaref vectors --out' wrote");
+  // Anything but a file, a pipe say, would keep us waiting.
+  const auto open = [](const std::filesystem::path& p) {
+    std::error_code error;
+    return std::filesystem::is_regular_file(p, error) ? std::ifstream(p, std::ios::binary) : std::ifstream();
+  };
+  std::ifstream in = open(path);
+  if (!in.is_open())
+    throw UsageError(path.string() + ": cannot open; expected a directory that 'deltaref vectors --out' wrote");
   const Json manifest = Json::parse(in, nullptr, /*allow_exceptions=*/false);
   auto text = [](const Json& j, const char* key) {
     return j.is_object() && j.contains(key) && j[key].is_string() ? j[key].get<std::string>() : std::string();
@@ -235,7 +241,7 @@ std::vector<VectorFile> check_vectors(const std::string& directory) {
     VectorFile file{.name = text(v, "file")};
     if (file.name.empty() || file.name.find('/') != std::string::npos)
       throw UsageError(path.string() + ": an entry names no file beside it; write the vectors again");
-    std::ifstream data(folder / file.name, std::ios::binary);
+    std::ifstream data = open(folder / file.name);
     const std::vector<char> bytes{std::istreambuf_iterator<char>(data), {}};
     file.bytes = bytes.size();
     if (!data.is_open())

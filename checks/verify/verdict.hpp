@@ -28,4 +28,8 @@ struct Evidence {
 /// reason and the places; what is expected of each lane is completed from the others.
 void conclude(const Subject& subject, Evidence& evidence, FileVerdict& v);
 
+/// An error as large as that of tf32 operands is excused, unless a known mistake or a place explains it: then it
+/// failed.
+void withdraw_excuse(FileVerdict& v);
+
 }  // namespace delta

@@ -78,6 +78,7 @@ FileVerdict verify(const Dump& dump, const DumpOptions& options, int threads) {
     v.diagnosis = diagnose(s, error, expected, threads);
   }
   v.patterns = find_patterns(s, evidence.measured, v.diagnosis.empty(), threads);
+  if (v.excused && !(v.diagnosis.empty() && v.patterns.empty())) withdraw_excuse(v);
   if (v.verdict == Verdict::failed || v.verdict == Verdict::marginal) {
     if (const std::optional<Format> f = s.hidden_format())
       v.notes.push_back("q, k and v hold only " + std::string(f->name) + " numbers: if the kernel took them as " +

@@ -59,6 +59,7 @@ struct FileVerdict {
   std::string file, rule;
   Verdict verdict = Verdict::skipped;
   bool unreadable = false;  ///< `reason` says why; nothing else holds
+  bool excused = false;     ///< marginal because the error is that of tf32 operands
   std::string reason;
   std::vector<Judged> outputs;  ///< every tensor that was judged: o, final_state if there is one, gradients
   double ill_posed = 0;         ///< the error of correct code in the lanes where it has no digit left

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `deltaref-derive`: reads the command line, and nothing else.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <string>
@@ -34,7 +35,10 @@ int main(int argc, char** argv) {
                "every formula and where it is claimed; fails if one is not");
   try {
     app.parse(argc, argv);
-    return o.coverage ? delta::coverage(o) : delta::derive(o);
+    const int status = o.coverage ? delta::coverage(o) : delta::derive(o);
+    if (std::cout.flush() && std::fflush(stdout) == 0) return status;
+    std::cerr << "deltaref-derive: cannot write the output; is the disk full?\n";
+    return 2;
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help
     std::cerr << "deltaref-derive: " << e.what() << "; try " << name << " --help\n";

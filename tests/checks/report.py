@@ -6,6 +6,7 @@ import os
 import pathlib
 import pty
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -159,6 +160,24 @@ class Terminal(unittest.TestCase):
         table = out.split("\n\n")[-1].splitlines()
         self.assertEqual(table[0].split()[:4], ["file", "verdict", "rule", "ratio"])
         self.assertEqual([line.split()[1] for line in table[1:]], ["failed", "passed"])
+
+    def test_a_report_never_replaces_a_dump(self):
+        with tempfile.TemporaryDirectory() as folder:
+            dump = pathlib.Path(folder) / "dump.safetensors"
+            shutil.copy(PASSED, dump)
+            done = run("verify", "--html", dump, dump)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(b"is one of the dumps", done.stderr)
+            self.assertEqual(dump.read_bytes(), PASSED.read_bytes())
+            self.assertEqual(run("verify", "--html", "", dump).returncode, 2)
+
+    def test_a_pipe_is_no_dump(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = pathlib.Path(folder) / "pipe"
+            os.mkfifo(pipe)
+            done = run("verify", pipe, timeout=20)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(b"not a regular file", done.stderr)
 
     def on_terminal(self, env):
         main, side = pty.openpty()

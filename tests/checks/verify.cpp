@@ -200,6 +200,24 @@ TEST(Precision, DoubleKernelsAreJudgedInDoubleDouble) {
   EXPECT_EQ(judged(c, scheduled({.C = 0})).verdict, Verdict::failed);  // fp32 arithmetic in a fp64 kernel
 }
 
+TEST(Precision, AMistakeInAFp32KernelIsNotExcusedAsTf32) {
+  Call c = call();
+  c.inputs = c.o = c.state = Dtype::fp32;
+  const auto slightly_off = [](const Stream<double>& st, double scale) {
+    Output<double> o = exactly(st, scale);
+    o.S(0, 0) += 3e-5 * o.S.norm();  // less than tf32 products would err by
+    return o;
+  };
+  EXPECT_EQ(name(judged(c, slightly_off).verdict), name(Verdict::failed));
+  const auto one_channel_off = [](const Stream<double>& st, double scale) {
+    Output<double> o = exactly(st, scale);
+    o.O.col(1) *= 1 + 1e-3;  // as much as they would, but in one place
+    return o;
+  };
+  const FileVerdict v = judged(c, one_channel_off);
+  EXPECT_EQ(name(v.verdict), name(Verdict::failed)) << v.reason;
+}
+
 TEST(Precision, Tf32ProductsInAFp32KernelAreMarginalAndBf16Fails) {
   Call c = call();
   c.inputs = c.o = Dtype::fp32;
