@@ -63,6 +63,22 @@ Plan plan_for(const Subject& s) {
   return plan;
 }
 
+/// The lane as a kernel of fp32 operands takes it that normalises q and k itself: sum, root and quotient are rounded,
+/// and where q . k cancels that is most of the error.
+Problem<double> normalised_in_float(const Subject& s, Index n, Index j) {
+  Problem<double> p = s.lane<double>(n, j, {.norm = Norm::missing});
+  for (Tensor<double>* x : {&p.q, &p.k}) {
+    const auto width = static_cast<std::size_t>(x->rows * x->cols);
+    for (std::size_t first = 0; first < x->data.size(); first += width) {
+      float sum = 0;
+      for (std::size_t i = first; i < first + width; ++i) sum += static_cast<float>(x->data[i] * x->data[i]);
+      const float factor = 1 / std::sqrt(sum + static_cast<float>(*s.l2norm()));
+      for (std::size_t i = first; i < first + width; ++i) x->data[i] = static_cast<float>(x->data[i]) * factor;
+    }
+  }
+  return p;
+}
+
 Evidence judge_outputs(const Plan& plan, Index n, Index j, bool certify) {
   const Subject& s = plan.subject;
   const Shape& z = s.shape();
@@ -74,14 +90,20 @@ Evidence judge_outputs(const Plan& plan, Index n, Index j, bool certify) {
   each_stream<double>(s.rule(), s.lane<double>(n, j), [&](const Stream<double>& st, Index channel) {
     const Output<double> o = recurrent<double>(st);
     place(want, {s.scale() * o.O, o.S}, channel);
-    for (std::size_t i = 0; i < draws.size(); ++i)
-      place(draws[i],
-            plan.wide ? simulate<double>(st, s.scale(), plan.draws[i]) : simulate<float>(st, s.scale(), plan.draws[i]),
-            channel);
     if (fp32) place(tf32, simulate<float>(st, s.scale(), {.operand = kTf32, .inverse = kTf32}), channel);
     if (by_chunks)
       place(chunks, simulate<double>(st, s.scale(), {.operand = kFp64, .inverse = kFp64, .state = kFp64}), channel);
   });
+
+  const bool normalises = s.l2norm() && fp32;
+  each_stream<double>(s.rule(), normalises ? normalised_in_float(s, n, j) : s.lane<double>(n, j),
+                      [&](const Stream<double>& st, Index channel) {
+                        for (std::size_t i = 0; i < draws.size(); ++i)
+                          place(draws[i],
+                                plan.wide ? simulate<double>(st, s.scale(), plan.draws[i])
+                                          : simulate<float>(st, s.scale(), plan.draws[i]),
+                                channel);
+                      });
 
   Errors reference;
   if (certify) {

@@ -30,6 +30,9 @@ class Subject {
   Index lanes() const { return shape_.sequences() * shape_.HV; }
   bool has_final_state() const { return dump_.find("final_state") != nullptr; }
 
+  /// eps, if q and k are to be normalised first.
+  const std::optional<double>& l2norm() const { return l2norm_; }
+
   /// The coarsest type among q, k and v: what the products of the kernel can be expected to take.
   const Format& operands() const { return operands_; }
   const Format& format_of(const std::string& tensor) const;

@@ -200,6 +200,12 @@ TEST(Precision, DoubleKernelsAreJudgedInDoubleDouble) {
   EXPECT_EQ(judged(c, scheduled({.C = 0})).verdict, Verdict::failed);  // fp32 arithmetic in a fp64 kernel
 }
 
+TEST(Precision, ANormInFp32IsNoMistake) {  // a decode step whose q . k cancels
+  const FileVerdict v = of_file("decode_l2norm");
+  EXPECT_NE(name(v.verdict), name(Verdict::failed)) << v.reason;
+  EXPECT_TRUE(v.diagnosis.empty());
+}
+
 TEST(Precision, AMistakeInAFp32KernelIsNotExcusedAsTf32) {
   Call c = call();
   c.inputs = c.o = c.state = Dtype::fp32;
