@@ -95,7 +95,8 @@ int main(int argc, char** argv) {
     const bool unknown = app.get_subcommands().empty() && !rest.empty();
     std::cerr << "deltaref: " << (unknown ? "unknown command '" + rest[0] + "'" : std::string(e.what()))
               << (app.get_subcommands().empty() ? "; expected check, repro, rules, vectors or verify" : "") << "; try "
-              << delta::called_as() << " --help\n";
+              << delta::called_as() << (app.get_subcommands().empty() ? "" : " " + app.get_subcommands()[0]->get_name())
+              << " --help\n";
     return 2;
   } catch (const delta::UsageError& e) {
     std::cerr << "deltaref: " << e.what() << '\n';

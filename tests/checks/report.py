@@ -207,6 +207,8 @@ class Terminal(unittest.TestCase):
             r = run("nonsense", env={"DELTAREF_CALLED_AS": name})
             self.assertEqual(r.returncode, 2)
             self.assertIn(f"try {name} --help".encode(), r.stderr)
+            self.assertIn(f"try {name} verify --help".encode(),
+                          run("verify", "--nonsense", env={"DELTAREF_CALLED_AS": name}).stderr)
         self.assertRegex(run("verify", "--help", env={"DELTAREF_CALLED_AS": "./run"}).stdout.decode(), r"Usage: \./run verify")
 
 
