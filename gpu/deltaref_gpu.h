@@ -56,10 +56,6 @@ typedef enum {
   DELTAREF_V5 = 5  /**< the same with the instructions of Hopper */
 } deltaref_version;
 
-/** How the two stages of v5 share the device: all chunks are prepared before the chains start, or while they run, on
- * multiprocessors that they leave idle. */
-typedef enum { DELTAREF_CHOSEN = 0, DELTAREF_BEFORE = 1, DELTAREF_BESIDE = 2 } deltaref_overlap;
-
 /** A tensor [B, T, heads, width]: the last axis is contiguous, the others have strides in elements (0 broadcasts).
  * A packed batch (`cu_seqlens`) has B = 1. data = NULL: not given, the neutral value holds. */
 typedef struct {
@@ -87,8 +83,8 @@ typedef struct {
   int32_t rule, dtype, gate, state_layout;
   int32_t version;             /**< deltaref_version */
   int32_t qk_l2norm;           /**< 1: q and k are divided by sqrt(|.|^2 + l2norm_eps) first */
-  int32_t rows;                /**< rows of S a block owns; 0: chosen. v4: 16, 32, 64; v5: 64. Never changes a bit */
-  int32_t overlap;             /**< v5: a deltaref_overlap. Never changes a bit */
+  int32_t rows;                /**< rows of S a block owns; 0: chosen. v4: 16, 32, 64; v5: 64, 128. Never changes a bit */
+  int32_t segments;            /**< parts into which v5 cuts a sequence; 0: chosen, 1: not cut */
   int64_t B, T, H, HV;         /**< value head j uses key head j / (HV / H) */
   int64_t d_k, d_v;
   int64_t sequences;           /**< with cu_seqlens: their number N; else ignored, N = B */
@@ -110,8 +106,11 @@ typedef struct {
   int32_t chunk;          /**< its chunk length C, 1 for the recurrent ones */
   int32_t rows;           /**< rows of S (value channels) of a block of its serial stage */
   int32_t stages;         /**< chunks its shared memory holds at a time */
-  int32_t overlap;        /**< v5: a deltaref_overlap, else 0 */
-  int32_t producers;      /**< v5: blocks that only prepare chunks */
+  int32_t chains;         /**< v5: blocks that carry the S of a head, else 0 */
+  int32_t producers;      /**< v5: blocks that prepare a head's chunks, else 0 */
+  int32_t heads;          /**< v5: heads that a cluster of blocks serves at a time, else 0 */
+  int32_t clusters;       /**< v5: clusters, which share the heads of all sequences, else 0 */
+  int32_t segments;       /**< v5: parts into which a sequence is cut, else 0 */
   int64_t slots;          /**< chunk slots of the trace and the workspace */
   uint64_t workspace;     /**< bytes of workspace it needs */
   char reason[240];       /**< why this version, and why not a newer one */

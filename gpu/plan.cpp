@@ -4,6 +4,7 @@
 #include "gpu/plan.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstdio>
 #include <iterator>
 
@@ -113,24 +114,25 @@ std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const 
       if (p.T >= std::int64_t{1} << 31 || slots(p, kChunk) * p.HV >= std::int64_t{1} << 31)
         return "v5 counts tokens and chunks in 32 bits";
       if (p.trace.W || p.trace.U) return "v5 computes neither W nor U~";
-      if (p.rows && p.rows != 64) return "a block of v5 owns 64 rows of S";
-      // Where the chains leave half of the multiprocessors idle, those prepare while the chains run. What the first
-      // stage traces is written before.
-      const std::int64_t all = device.multiprocessors, blocks = sequences(p) * p.HV * (p.d_v / 64);
-      out.rows = 64;
-      out.overlap = chunk_trace(p.trace) ? DELTAREF_BEFORE
-                    : p.overlap          ? p.overlap
-                    : blocks * 2 <= all  ? DELTAREF_BESIDE
-                                         : DELTAREF_BEFORE;
-      if (out.overlap == DELTAREF_BESIDE && blocks >= all)
-        return number(blocks) + " blocks leave none of " + number(all) + " multiprocessors idle to prepare beside them";
-      out.producers = static_cast<std::int32_t>(out.overlap == DELTAREF_BEFORE ? all : all - blocks);
-      if (hopper_shared(p.d_k) > device.shared_memory)
-        return "v5 needs " + number(hopper_shared(p.d_k)) + " bytes of shared memory and a block has " +
+      // A cluster is one block that carries S and one that prepares its chunks; where that leaves half of the
+      // multiprocessors idle, twice as many of both.
+      const std::int64_t lanes = sequences(p) * p.HV;
+      const bool few = p.d_v == 128 && lanes * 4 <= device.multiprocessors;
+      if (p.rows && (p.rows < 64 || p.rows > p.d_v)) return "a block of v5 owns 64 or 128 rows of S";
+      out.rows = p.rows ? p.rows : few ? 64 : static_cast<std::int32_t>(p.d_v);
+      out.chains = out.producers = static_cast<std::int32_t>(p.d_v / out.rows);
+      out.heads = 2 / out.chains;
+      out.clusters = static_cast<std::int32_t>(
+          std::min<std::int64_t>((lanes + out.heads - 1) / out.heads, device.multiprocessors / 4 - 1));
+      out.segments = 1;
+      out.stages = 4;
+      while (hopper_shared(p.d_k, out.rows, out.stages) > device.shared_memory) --out.stages;
+      if (out.stages < 2)
+        return "v5 needs " + number(hopper_shared(p.d_k, out.rows, 2)) + " bytes of shared memory and a block has " +
                number(device.shared_memory);
-      out.stages = 3;
+      if (getenv("DR_H")) out.heads = atoi(getenv("DR_H")), out.clusters = std::min<int>((lanes + out.heads - 1) / out.heads, device.multiprocessors / (out.heads * (out.chains + out.producers)));
+      if (getenv("DR_C")) out.clusters = std::min(out.clusters, atoi(getenv("DR_C")));
       out.chunk = kChunk;
-      out.workspace = static_cast<std::uint64_t>(slots(p, kChunk) * p.HV * (kHopperRecord + 4));
       break;
     }
     default:
@@ -171,11 +173,12 @@ std::int64_t chain_shared(std::int64_t d_k, std::int64_t rows, bool per_channel,
   return stages * stage + rows / 16 * 512 * (d_k / 16 + 16);
 }
 
-std::int64_t hopper_shared(std::int64_t d_k) {
-  // A chain: three stages of K, Q, V of 64 rows and a record; 8 KB to turn o^T round, 1 for barriers. Or four teams
-  // that prepare, each with K, Q, a record and numbers.
-  const std::int64_t keys = 4 * d_k * kChunk;
-  return std::max(9216 + 3 * (keys + 2 * 64 * kChunk + kHopperRecord), 4 * (keys + kHopperRecord + 2048));
+std::int64_t hopper_shared(std::int64_t d_k, std::int64_t rows, int stages) {
+  // A chain: barriers and factors, o^T of a chunk, then in a stage K, Q, W [C x d_k], T and P [C x C], V [C x rows]. A
+  // producer: four times K and Q, P, blocks of L and A, numbers.
+  const std::int64_t keys = 2 * kChunk * d_k, values = 2 * kChunk * rows, square = 2 * kChunk * kChunk, KB = 1024;
+  return std::max((2560 + values + KB - 1) / KB * KB + stages * (3 * keys + 2 * square + values),
+                  KB + 4 * (2 * keys + square + 15 * KB));
 }
 
 Refusal check(const deltaref_gpu_problem& p) {
@@ -185,10 +188,9 @@ Refusal check(const deltaref_gpu_problem& p) {
   if (!in(p.state_layout, 0, 1))
     return invalid("state_layout: expected 0 (kv) or 1 (vk), got " + number(p.state_layout));
   if (!in(p.version, 0, DELTAREF_V5)) return invalid("version: expected 0 (auto) to 5, got " + number(p.version));
-  if (p.rows != 0 && p.rows != 16 && p.rows != 32 && p.rows != 64)
-    return invalid("rows: expected 0 (chosen), 16, 32 or 64, got " + number(p.rows));
-  if (!in(p.overlap, 0, 2))
-    return invalid("overlap: expected 0 (chosen), 1 (before) or 2 (beside), got " + number(p.overlap));
+  if (p.rows != 0 && p.rows != 16 && p.rows != 32 && p.rows != 64 && p.rows != 128)
+    return invalid("rows: expected 0 (chosen), 16, 32, 64 or 128, got " + number(p.rows));
+  if (p.segments < 0) return invalid("segments: expected 0 (chosen) or more, got " + number(p.segments));
   if (p.B < 1 || p.T < 0) return invalid("expected B >= 1 and T >= 0, got B = " + number(p.B) + ", T = " + number(p.T));
   if (p.H < 1 || p.HV < 1 || p.HV % p.H != 0)
     return invalid("HV must be a multiple of H, got H = " + number(p.H) + ", HV = " + number(p.HV));

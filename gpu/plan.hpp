@@ -34,9 +34,8 @@ struct TensorCoreLayout {
 TensorCoreLayout tensor_core_layout(std::int64_t d_k, bool per_channel);
 std::int64_t chain_shared(std::int64_t d_k, std::int64_t rows, bool per_channel, int stages);
 
-/// Bytes of one chunk slot of one head in the workspace of v5, and of the shared memory of its blocks.
-inline constexpr std::int64_t kHopperRecord = 22528;
-std::int64_t hopper_shared(std::int64_t d_k);
+/// Bytes of shared memory of a block of v5.
+std::int64_t hopper_shared(std::int64_t d_k, std::int64_t rows, int stages);
 
 /// Is the description sound? Says what is wrong otherwise.
 Refusal check(const deltaref_gpu_problem& p);

@@ -248,8 +248,8 @@ class Case {
     if (version == DELTAREF_V4)
       for (std::int32_t rows : {16, 32, 64}) same(call, "rows a block", with([&](Call& c) { c.rows = rows; }));
     if (version == DELTAREF_V5)
-      for (std::int32_t overlap : {DELTAREF_BEFORE, DELTAREF_BESIDE})
-        same(call, "overlap of the stages", with([&](Call& c) { c.overlap = overlap; }));
+      for (std::int32_t rows : {64, 128})
+        if (rows <= p_.v.rows * p_.v.cols) same(call, "rows a block", with([&](Call& c) { c.rows = rows; }));
     prefix(call, once);
     alone(call, once);
   }

@@ -18,9 +18,9 @@ namespace delta::gpu {
 __device__ inline void init_barrier(std::uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-/// One arrival, and so many bytes that the copy engine will bring.
-__device__ inline void arrive_and_expect(std::uint32_t barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(barrier), "r"(bytes) : "memory");
+/// So many more bytes will be brought by the copy engine before the phase completes.
+__device__ inline void expect_bytes(std::uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;\n" ::"r"(barrier), "r"(bytes) : "memory");
 }
 __device__ inline void arrive(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(barrier) : "memory");
@@ -34,10 +34,40 @@ __device__ inline void wait(std::uint32_t barrier, unsigned parity) {
       "r"(parity)
       : "memory");
 }
+/// Makes barriers known to the copy engine and to the other blocks of the cluster, before they are met.
+__device__ inline void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory"); }
+
+// ---------------------------------------------------------------- clusters
+
+__device__ inline unsigned cluster_rank() {
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctarank;\n" : "=r"(rank));
+  return rank;
+}
+/// All threads of all blocks of the cluster meet.
+__device__ inline void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;\n" ::: "memory");
+}
+/// Where another block of the cluster has what lies at `address` here.
+__device__ inline std::uint32_t in_block(unsigned rank, std::uint32_t address) {
+  std::uint32_t there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;\n" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
+}
+/// Arrives at a barrier of another block.
+__device__ inline void arrive_there(std::uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];\n" ::"r"(barrier) : "memory");
+}
+/// Copies bytes of this block's shared memory to another block's, whose barrier counts them.
+__device__ inline void send_bytes(std::uint32_t to, std::uint32_t from, int bytes, std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(to),
+      "r"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
 /// Makes what this thread wrote to shared memory visible to the copy engine and the tensor cores.
 __device__ inline void fence_shared() { asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory"); }
-/// Puts this thread's accesses to memory in order with those of the copy engine; a microsecond.
-__device__ inline void fence_global() { asm volatile("fence.proxy.async.global;\n" ::: "memory"); }
 
 // ---------------------------------------------------------------- the copy engine
 
@@ -50,25 +80,21 @@ __device__ inline void load_tile(std::uint32_t to, const CUtensorMap& map, int c
       "l"(&map), "r"(barrier), "r"(channel), "r"(head), "r"(token), "r"(batch)
       : "memory");
 }
-__device__ inline void load_bytes(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(to),
-               "l"(from), "r"(bytes), "r"(barrier)
+/// Asks for such a tile to be brought to the L2 cache.
+__device__ inline void prefetch_tile(const CUtensorMap& map, int channel, int head, int token, int batch) {
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];\n" ::"l"(&map), "r"(channel),
+               "r"(head), "r"(token), "r"(batch)
                : "memory");
 }
-__device__ inline void store_bytes(void* to, std::uint32_t from, int bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n" ::"l"(to), "r"(from), "r"(bytes)
-               : "memory");
-  asm volatile("cp.async.bulk.commit_group;\n" ::: "memory");
-}
-/// Until the stores of this thread have read their source, or are done.
-__device__ inline void wait_stores_read() { asm volatile("cp.async.bulk.wait_group.read 0;\n" ::: "memory"); }
-__device__ inline void wait_stores() { asm volatile("cp.async.bulk.wait_group 0;\n" ::: "memory"); }
 
 // ---------------------------------------------------------------- products
 
-/// Where tiles lie, as descriptors count: in 16 bytes. The same in every thread of the warp, and the compiler is told
-/// so: a descriptor in ordinary registers costs ten instructions between two products.
-__device__ inline std::uint32_t place_of(std::uint32_t address) { return __shfl_sync(0xffffffffu, address >> 4, 0); }
+/// Where tiles lie, as descriptors count: in 16 bytes, and without the bits that name a block of a cluster. The same in
+/// every thread of the warp, and the compiler is told so: a descriptor in ordinary registers costs ten instructions
+/// between two products.
+__device__ inline std::uint32_t place_of(std::uint32_t address) {
+  return __shfl_sync(0xffffffffu, (address & 0x3ffff) >> 4, 0);
+}
 
 __device__ inline std::uint64_t descriptor(std::uint32_t low) {
   constexpr std::uint32_t kHigh = 1u << 30 | 1024 >> 4;  // swizzled by 128 bytes; eight rows are 1024 bytes
@@ -176,6 +202,12 @@ __device__ inline void load_pair(float& x, float& y, std::uint32_t address) {
 template <class In> __device__ inline std::uint32_t rest(std::uint32_t rounded, float low, float high) {
   const float2 x = unpack<In>(rounded);
   return pack<In>(low - x.x, high - x.y);
+}
+/// The thread's number in its block, asked for where it is used.
+__device__ inline int own_thread() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;\n" : "=r"(thread));
+  return thread;
 }
 __device__ inline void team_barrier(int id) { asm volatile("bar.sync %0, 128;\n" ::"r"(id) : "memory"); }
 

@@ -1,197 +1,408 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first stage of v5: what a chunk needs and the state does not enter, for all chunks at once.
+// The producer of v5: what a chunk needs and the state does not enter.
 #pragma once
-#include "gpu/kernels/chain.cuh"
-#include "gpu/kernels/hopper.cuh"
+#include "gpu/kernels/v5_cluster.cuh"
 
 namespace delta::gpu {
-
-/// What the first stage hands to the chain for one chunk of one head, in memory as in shared memory; C = 64.
-/// N = (I + L_g)^{-1} - I is a sum of two 16-bit matrices, itself rounded and the rest. Its upper right quarter is zero
-/// and not there, so three tiles of 32 rows of 128 bytes hold both: rows 0 .. 31 [32 columns of N, 32 of the rest],
-/// rows 32 .. 63 of N, rows 32 .. 63 of the rest. Then P = scale (H . Q K^T), and the factors of the tokens.
-struct Record {
-  static constexpr int kTop = 0, kBottom = 4096, kBottomRest = 8192, kP = 12288, kTokens = 20480;
-  static constexpr int kBytes = kTokens + 4 * (kFactors * kChunk + 4);
-  static constexpr int kSize = 22528;  ///< rounded up to whole KB, for tiles start at those
-};
-static_assert(Record::kBytes <= Record::kSize);
 
 /// Below this a decay is exactly 0 in fp32 wherever it is part of a product, as in v4.
 constexpr double kResetLog = -1000;
 
-/// Where the copy engine finds q, k and v.
-struct Maps {
-  CUtensorMap q, k, v;
-};
-
-/// The chunks that one team of 128 threads prepares, every step-th from `first` on: slot by slot, or the first chunks
-/// of all heads first, as the chains ask for them.
-struct Walk {
-  bool by_time;
-  unsigned first, step, count;
-};
-
-/// A chunk of a head: its first token in the tensors, how many it has (0: there is no such chunk), and its place in the
-/// workspace, slot * HV + head.
-struct ChunkOf {
-  int batch, token, head, count;
-  unsigned place;
-};
-
-__device__ inline ChunkOf chunk_of(const Arguments& a, const Walk& walk, unsigned item) {
-  const unsigned HV = static_cast<unsigned>(a.HV), lanes = static_cast<unsigned>(a.N) * HV;
-  unsigned n, c, head;
-  if (walk.by_time) {
-    n = item % lanes / HV, head = item % HV, c = item / lanes;
-  } else {
-    const unsigned slot = item / HV, slots = static_cast<unsigned>(a.T / kChunk) + 1;  // of one of equal sequences
-    const SlotOwner owner = a.offsets ? owner_of(a, slot) : SlotOwner{slot / slots, slot % slots};
-    n = static_cast<unsigned>(owner.sequence), c = static_cast<unsigned>(owner.chunk), head = item % HV;
-  }
-  if (n >= a.N) return {};
-  const Sequence s = a.sequence(n);
-  const std::int64_t left = s.length - std::int64_t{kChunk} * c;
-  return {static_cast<int>(s.batch), static_cast<int>(s.begin) + kChunk * static_cast<int>(c), static_cast<int>(head),
-          static_cast<int>(left < 0        ? 0
-                           : left < kChunk ? left
-                                           : kChunk),
-          (static_cast<unsigned>(first_slot(a, n, kChunk)) + c) * HV + head};
-}
-/// Fetches one number of [B, T, HV], of token i of the chunk, without waiting; 0 beyond its end.
-__device__ inline void copy_number(float* to, const Rows& x, const ChunkOf& at, int i) {
-  if (!x.data) return;
-  const bool there = i < at.count;
-  const float* const from =
-      static_cast<const float*>(x.data) + at.batch * x.stride_b + at.token * x.stride_t + at.head * x.stride_h;
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(shared_address(to)),
-               "l"(from + (there ? i * x.stride_t : 0)), "r"(there ? 4 : 0)
-               : "memory");
-}
-
-/// Zeros in the rows count .. 63 of tiles of 128-byte rows: what lies beyond a sequence's end, NaN included, is not
-/// read.
-template <int Threads> __device__ inline void clear_rows(unsigned char* tiles, int number, int count, int thread) {
-  for (int e = thread; e < number * (kChunk - count) * 8; e += Threads) {
-    const int tile = e / ((kChunk - count) * 8), rest = e % ((kChunk - count) * 8);
-    *reinterpret_cast<uint4*>(tiles + tile * 8192 + (count + rest / 8) * 128 + rest % 8 * 16) = make_uint4(0, 0, 0, 0);
-  }
-  fence_shared();
-}
-
-/// Shared memory of a team: K and Q in tiles; what its warps hand each other, and in its place the record; then the
-/// norms of the rows, the barrier, and numbers.
-template <int D> struct PrepareMemory {
-  static constexpr int kTiles = D / 64, kKey = 0, kQuery = kTiles * 8192, kRecord = 2 * kTiles * 8192;
-  static constexpr int kL = kRecord, kInverse = kL + 6 * 1024, kScratch = kInverse + 4 * 1024;
-  static constexpr int kPitch = 20;  ///< numbers in a row of a diagonal block
-  static constexpr int kNorms = kRecord + Record::kBytes,
-                       kBarrier = kNorms + 2 * kChunk * 4;  // what the record leaves free
-  static constexpr int kNumbers = kRecord + Record::kSize,
-                       kGiven = 2 * kChunk;  // two per token, then twice three as given
-  static constexpr int kBytes = kNumbers + 8 * kChunk * 4;
-};
-static_assert(PrepareMemory<128>::kBarrier + 8 <= PrepareMemory<128>::kNumbers);
-
-/// Two 16-bit numbers whose sum is x up to 2^-17 |x|, packed in pairs: an operand and its rest.
+/// A 16 x 16 block as a sum of two 16-bit numbers each, right to 2^-17 in bf16: the registers of an operand, twice.
 struct Pair {
   std::uint32_t big[4], small[4];
 };
-template <class In> __device__ inline void split(Pair& p, const float (&left)[4], const float (&right)[4]) {
+/// \param left, right  accumulators of the block's columns 0 .. 7 and 8 .. 15
+template <class In> __device__ inline Pair split(const float (&left)[4], const float (&right)[4]) {
+  Pair p;
   as_operand<In>(p.big, left, right);
 #pragma unroll
   for (int i = 0; i < 4; ++i) p.small[i] = p.big[i];
   rest_of_operand<In>(p.small, left, right);
+  return p;
 }
-__device__ inline void sum_of(float (&block)[2][4], const Pair& p) {
+__device__ inline void sum_of(float (&left)[4], float (&right)[4], const Pair& p) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float2 big = unpack<__nv_bfloat16>(p.big[i]), small = unpack<__nv_bfloat16>(p.small[i]);
-    block[i / 2][i % 2 * 2] = big.x + small.x, block[i / 2][i % 2 * 2 + 1] = big.y + small.y;
+    float* const to = (i < 2 ? left : right) + i % 2 * 2;
+    to[0] = big.x + small.x, to[1] = big.y + small.y;
   }
 }
-/// D += A B for 16 x 16 blocks that are pairs; b[2 h], b[2 h + 1] serve the columns 8 h .. 8 h + 7.
-__device__ inline void multiply_pairs(float (&d)[2][4], const Pair& a, const unsigned char* b) {
+/// Blocks travel as four 8 x 8 matrices of 128 bytes, then four of the rests; a lane gives the address of one row.
+__device__ inline void put_block(std::uint32_t to, const Pair& p) {
+  const std::uint32_t row = to + threadIdx.x % 32 * 16;
+  store_matrices(row, p.big), store_matrices(row + 512, p.small);
+}
+/// D += A B for such blocks, A in registers; of the four products the smallest is left out.
+__device__ inline void multiply_blocks(float (&left)[4], float (&right)[4], const Pair& a, std::uint32_t b) {
   std::uint32_t big[4], small[4];
-  get_operand(big, b), get_operand(small, b + 512);
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    mma<__nv_bfloat16>(d[h], a.small, big[2 * h], big[2 * h + 1]);
-    mma<__nv_bfloat16>(d[h], a.big, small[2 * h], small[2 * h + 1]);
-    mma<__nv_bfloat16>(d[h], a.big, big[2 * h], big[2 * h + 1]);
-  }
+  const std::uint32_t row = b + threadIdx.x % 32 * 16;
+  load_matrices_transposed(big, row), load_matrices_transposed(small, row + 512);
+  using bf16 = __nv_bfloat16;
+  mma<bf16>(left, a.small, big[0], big[1]), mma<bf16>(right, a.small, big[2], big[3]);
+  mma<bf16>(left, a.big, small[0], small[1]), mma<bf16>(right, a.big, small[2], small[3]);
+  mma<bf16>(left, a.big, big[0], big[1]), mma<bf16>(right, a.big, big[2], big[3]);
 }
 
-/// \f[ L_g = \mathrm{sl}(B (H \odot X K^\top)), \quad N = (I + L_g)^{-1} - I, \quad P = \mathrm{scale}\,(H \odot Q
-/// K^\top) \f] X K^T = K K^T + diag(lambda) Q K^T, so that q_delta costs one multiply-add.
-///
-/// A warp has 16 rows of the products in registers. It inverts the diagonal block of its rows by forward substitution
-/// in fp32, and then, of the transposed inverse M = A^T, computes the blocks of its own row, which stay in registers:
-/// \f[ M_{ji} = -\Big(\sum_{k=j}^{i-1} M_{jk} L_{ik}^\top\Big) M_{ii}. \f]
-/// The blocks L_ik and M_ii travel through shared memory in the very registers in which the products want them. All
-/// these are pairs of bf16 (16 bits), and no power of L appears: for repeated keys those reach 4.65e17.
-/// \param memory  of the team   \param barrier_id  the team's own
+/// A team of four warps prepares a chunk. With G_i the sum of log decays up to token i,
+/// \f[ L_g = \mathrm{sl}(B (H \odot X K^\top)), \quad A = (I + L_g)^{-1}, \quad T = A B, \quad W = T D_\gamma X, \quad
+///     P = \mathrm{scale}\,(H \odot Q K^\top), \f]
+/// so that Z = T V - W S^T and O = scale D_gamma Q S^T + P Z is all that is left for the chain. X = c K + diag(lambda) Q
+/// is never formed: X K^T and W are sums of what K and what Q give.
+/// A warp has the rows 16 w .. 16 w + 15 of everything in registers, from the products to A, which is the left operand
+/// of W. Norms of q and k are factors of rows and columns: nothing is rounded for them.
 /// \formula{F37} \formula{F38} \formula{F83}
-template <class In, int D, bool Trace>
-__device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* memory, int barrier_id, const Walk& walk,
-                        unsigned char* records, unsigned* ready) {
-  using Memory = PrepareMemory<D>;
-  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
-  const std::uint32_t at = shared_address(memory), tiles = place_of(at), landed = at + Memory::kBarrier;
-  float* const high = reinterpret_cast<float*>(memory + Memory::kNumbers);
-  float *const low = high + kChunk, *const q_norm = reinterpret_cast<float*>(memory + Memory::kNorms),
-               *const k_norm = q_norm + kChunk;
-  float* const scratch = reinterpret_cast<float*>(memory + Memory::kScratch) + warp * 16 * Memory::kPitch;
+template <class In, int D, bool Lambda, bool Trace> struct Team {
+  using Memory = TeamMemory<D>;
+  const Arguments& a;
+  const Maps& maps;
+  const Shape& shape;
+  unsigned char* const block;  ///< shared memory of the block
+  const int served;            ///< the head among the cluster's
 
-  if (thread == 0) init_barrier(landed, 1), fence_shared();
-  team_barrier(barrier_id);
+  // Made anew for every chunk: addresses that live longer than a chunk would cost registers that are not there.
+  const int id = own_thread() / 128, thread = own_thread() % 128, warp = __shfl_sync(0xffffffffu, thread / 32, 0);
+  const int lane = thread % 32, g = lane / 4, t = lane % 4;
+  unsigned char* const memory = block + Memory::memory(id);
+  const std::uint32_t at = shared_address(memory), barriers = shared_address(block) + Memory::barriers(id);
+  float* const high = reinterpret_cast<float*>(memory + Memory::kNumbers);  ///< G_i in powers of two, rounded
+  float* const low = high + kChunk;                                         ///< and the rest
+  float* const beta = low + kChunk;
+  float* const read_key = beta + kChunk;        ///< -beta_j gamma_j c, times the key's norm: columns of A become W's
+  float* const read_query = read_key + kChunk;  ///< -beta_j gamma_j lambda_j, times the query's
+  float* const key_norm = read_query + kChunk;
+  float* const query_norm = key_norm + kChunk;
+  float* const columns = query_norm + kChunk + warp * kChunk;
+  float* const given = query_norm + 5 * kChunk;  ///< g, beta, lambda as they came
+  Factors& factors = *reinterpret_cast<Factors*>(memory + Memory::kFactors);
 
-  auto fetch = [&](const ChunkOf& x) {  // by thread 0
-    arrive_and_expect(landed, 2 * Memory::kTiles * 8192);
-    for (int h = 0; h < Memory::kTiles; ++h) {
-      load_tile(at + Memory::kKey + h * 8192, maps.k, 64 * h, a.key_head(x.head), x.token, x.batch, landed);
-      load_tile(at + Memory::kQuery + h * 8192, maps.q, 64 * h, a.key_head(x.head), x.token, x.batch, landed);
-    }
-  };
-  auto fetch_numbers = [&](const ChunkOf& x, unsigned parity) {  // g, beta and lambda of 64 tokens
-    float* const given = high + Memory::kGiven + static_cast<int>(parity) * 3 * kChunk;
-    const int i = thread % kChunk;
-    if (thread < kChunk)
-      copy_number(given + i, a.g, x, i), copy_number(given + 2 * kChunk + i, a.lambda, x, i);
-    else
-      copy_number(given + kChunk + i, a.beta, x, i);
-    commit_copies();
-  };
-  auto next_after = [&](unsigned item, ChunkOf& x) {
-    for (; item < walk.count; item += walk.step)
-      if (x = chunk_of(a, walk, item); x.count > 0) return item;
-    x.count = 0;
-    return item;
-  };
-
-  ChunkOf now, next;
-  constexpr unsigned kNone = 0xffffffffu;
-  unsigned item = next_after(walk.first, now), last = kNone;
-  if (now.count > 0) {
-    if (thread == 0) fetch(now);
-    fetch_numbers(now, 0);
+  __device__ void barrier() const { team_barrier(1 + id); }
+  __device__ std::uint32_t row_of_tile(int r0, int m) const {  ///< for stmatrix: rows r0 .. r0 + 15, 16-column group m
+    const int matrix = lane / 8, r = lane % 8;
+    return static_cast<std::uint32_t>(swizzled<128>(r0 + matrix % 2 * 8 + r, 2 * m + matrix / 2));
   }
-  auto release = [&] {  // by thread 0: the record before this one has left; where a chain waits for it, it has arrived
-    if (!ready || last == kNone) return wait_stores_read();
-    wait_stores();
-    fence_global();
-    asm volatile("st.release.gpu.global.u32 [%0], 1;\n" ::"l"(ready + last) : "memory");
-  };
 
-  for (unsigned parity = 0; now.count > 0; parity ^= 1) {
-    const float* const given = high + Memory::kGiven + static_cast<int>(parity) * 3 * kChunk;
-    auto beta_of = [&](int i) { return i >= now.count ? 0 : a.beta.data ? given[kChunk + i] : 1; };
-    auto lambda_of = [&](int i) { return a.lambda.data ? given[2 * kChunk + i] : 0; };
+  /// K and Q of the chunk, and to the cache what the team's next one needs. By thread 0.
+  __device__ void fetch(const Walk& x) const {
+    const std::uint32_t loaded = barriers + Memory::kLoaded;
+    const int head = a.key_head(x.head), ahead = x.token() + kChunk * Memory::kTeams * shape.producers;
+    const bool more = ahead < x.begin + x.length;
+    expect_bytes(loaded, 2 * Memory::kKeys);
+    arrive(loaded);
+#pragma unroll 1
+    for (int h = 0; h < D / 64; ++h) {
+      load_tile(at + Memory::kKey + h * 8192, maps.k, 64 * h, head, x.token(), x.batch, loaded);
+      load_tile(at + Memory::kQuery + h * 8192, maps.q, 64 * h, head, x.token(), x.batch, loaded);
+      if (!more) continue;
+      prefetch_tile(maps.k, 64 * h, head, ahead, x.batch);
+      prefetch_tile(maps.q, 64 * h, head, ahead, x.batch);
+    }
+    if (more)
+#pragma unroll 1
+      for (int first = 0; first < a.d_v; first += 64) prefetch_tile(maps.v, first, x.head, ahead, x.batch);
+  }
+  /// g, beta and lambda of 64 tokens, without waiting; 0 beyond the end.
+  __device__ void fetch_numbers(const Walk& x) const {
+    const int i = thread % kChunk;
+    const bool there = i < x.count();
+    auto copy = [&](int which, const Rows& rows) {
+      if (!rows.data) return;
+      const float* const from = static_cast<const float*>(rows.data) + x.batch * rows.stride_b +
+                                (x.token() + (there ? i : 0)) * rows.stride_t + x.head * rows.stride_h;
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(shared_address(given + which * kChunk + i)),
+                   "l"(from), "r"(there ? 4 : 0)
+                   : "memory");
+    };
+    if (thread < kChunk)
+      copy(0, a.g), copy(2, a.lambda);
+    else
+      copy(1, a.beta);
+    commit_copies();
+  }
+  __device__ float strength(const Walk& x, int i) const {
+    return i >= x.count() ? 0 : a.beta.data ? given[kChunk + i] : 1;
+  }
+  __device__ float lambda(int i) const { return a.lambda.data ? given[2 * kChunk + i] : 0; }
+
+  /// G_i by one warp: a lane sums two tokens, the lanes scan.
+  __device__ void sum_decays(int count) const {
+    double log_decay[2] = {0, 0};
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      if (!a.g.data || 2 * lane + e >= count) continue;
+      const double x = given[2 * lane + e];
+      log_decay[e] = a.gate_is_log ? x : log(x);
+      if (log_decay[e] < kResetLog) log_decay[e] = kResetLog;  // a NaN stays one
+    }
+    double sum = log_decay[0] + log_decay[1];
+#pragma unroll 1
+    for (int step = 1; step < 32; step *= 2) {
+      const double before = __shfl_up_sync(0xffffffffu, sum, step);
+      if (lane >= step) sum += before;
+    }
+    const double before = __shfl_up_sync(0xffffffffu, sum, 1);
+    double G = lane == 0 ? 0 : before;
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      G += log_decay[e];
+      const double bits = G * 1.4426950408889634;  // log2
+      high[2 * lane + e] = static_cast<float>(bits);
+      low[2 * lane + e] = static_cast<float>(bits - static_cast<double>(static_cast<float>(bits)));
+    }
+  }
+  /// The decay from token j to token i.
+  __device__ float decay(int i, int j) const { return power_of_two((high[i] - high[j]) + (low[i] - low[j])); }
+
+  /// 1 / sqrt(|x|^2 + eps) of the row of K or Q that is the thread's.
+  __device__ void take_norms(int count) const {
+    const int i = thread % kChunk;
+    const unsigned char* const tile = memory + (thread < kChunk ? Memory::kKey : Memory::kQuery) + i * 128;
+    float sum = 0;
+    for (int piece = 0; piece < D / 8; ++piece) {
+      const In* const x = reinterpret_cast<const In*>(tile + piece / 8 * 8192 + ((piece % 8 ^ (i & 7)) << 4));
+      for (int e = 0; e < 8; ++e) sum += number<float>(x[e]) * number<float>(x[e]);
+    }
+    (thread < kChunk ? key_norm : query_norm)[i] = i < count ? 1 / sqrtf(sum + static_cast<float>(a.eps)) : 0;
+  }
+
+  /// The numbers of token i = thread.
+  __device__ void take_factors(const Walk& x) const {
+    const int i = thread, last = kChunk - 1;
+    const float gamma = power_of_two(high[i] + low[i]), key = a.l2norm ? key_norm[i] : 1,
+                query = a.l2norm ? query_norm[i] : 1, b = strength(x, i);
+    beta[i] = b;
+    read_key[i] = a.reads_key ? -b * gamma * key : 0;
+    if (Lambda) read_query[i] = -b * gamma * lambda(i) * query;
+    factors.output[i] = static_cast<float>(a.scale) * gamma * query;
+    factors.write[i] = decay(last, i) * key;
+    if (i == last) factors.gamma[0] = gamma;
+    if (Trace && a.trace.gamma && i < x.count()) static_cast<float*>(a.trace.gamma)[place(x) * kChunk + i] = gamma;
+  }
+
+  /// From the warp's rows of K K^T and Q K^T: P and the blocks of L_g left of the diagonal to shared memory, the
+  /// diagonal block of L_g to `diagonal`, fp32.
+  /// Left of the diagonal block H_ij is (the decay from the block's first token to i) (the decay from j to that token),
+  /// neither of which exceeds 1.
+  __device__ void score(const float (&KK)[32], const float (&QK)[32], const Walk& x, float* diagonal) const {
+    const int first = 16 * warp;
+    for (int j = lane; j < first; j += 32) columns[j] = decay(first, j) * (a.l2norm ? key_norm[j] : 1);
+    float fall[2], of_key[2], of_query[2], of_output[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int i = first + g + 8 * h;
+      const float query = a.l2norm ? query_norm[i] : 1;
+      fall[h] = decay(i, first);  // from the block's first token
+      of_key[h] = a.reads_key ? strength(x, i) * (a.l2norm ? key_norm[i] : 1) : 0;
+      of_query[h] = Lambda ? strength(x, i) * lambda(i) * query : 0;
+      of_output[h] = static_cast<float>(a.scale) * query;
+    }
+    __syncwarp();
+    float read[2], also[2], out[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      read[h] = fall[h] * of_key[h], also[h] = fall[h] * of_query[h], out[h] = fall[h] * of_output[h];
+    float own_key[8], own_query[8];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      float L[8];
+      std::uint32_t P[4] = {};
+      if (k < warp) {
+#pragma unroll
+        for (int e = 0; e < 8; e += 2) {
+          const int h = e / 2 % 2;
+          const float2 c = *reinterpret_cast<const float2*>(columns + 16 * k + e / 4 * 8 + 2 * t);
+          const float* const key = KK + 8 * k + e;
+          const float* const query = QK + 8 * k + e;
+          P[e / 2] = pack<In>(out[h] * (c.x * query[0]), out[h] * (c.y * query[1]));
+          L[e] = Lambda ? c.x * (read[h] * key[0] + also[h] * query[0]) : read[h] * (c.x * key[0]);
+          L[e + 1] = Lambda ? c.y * (read[h] * key[1] + also[h] * query[1]) : read[h] * (c.y * key[1]);
+        }
+        put_block(at + Memory::kBlocks + (warp * (warp - 1) / 2 + k) * 1024,
+                  split<__nv_bfloat16>(reinterpret_cast<float(&)[4]>(L[0]), reinterpret_cast<float(&)[4]>(L[4])));
+      } else if (k == warp) {
+#pragma unroll
+        for (int e = 0; e < 8; ++e) own_key[e] = KK[8 * k + e], own_query[e] = QK[8 * k + e];
+      }
+      if (k != warp) store_matrices(at + Memory::kP + row_of_tile(first, k), P);
+      if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, first, 16 * k, k < warp ? L : nullptr);
+    }
+    std::uint32_t P[4];
+    float L[8];
+#pragma unroll
+    for (int e = 0; e < 8; e += 2) {
+      const int h = e / 2 % 2, i = g + 8 * h, j = e / 4 * 8 + 2 * t;
+      float p[2];
+#pragma unroll
+      for (int f = 0; f < 2; ++f) {
+        float H = decay(first + i, first + j + f);
+        if (a.l2norm) H *= key_norm[first + j + f];
+        p[f] = j + f <= i ? of_output[h] * H * own_query[e + f] : 0;
+        L[e + f] = j + f < i ? H * (of_key[h] * own_key[e + f] + (Lambda ? of_query[h] * own_query[e + f] : 0)) : 0;
+      }
+      P[e / 2] = pack<In>(p[0], p[1]);
+      *reinterpret_cast<float2*>(diagonal + i * 16 + j) = make_float2(L[e], L[e + 1]);
+    }
+    store_matrices(at + Memory::kP + row_of_tile(first, warp), P);
+    if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, first, first, L);
+    __syncwarp();
+  }
+
+  /// A = (I + L)^{-1} of the diagonal block in place, by forward substitution in fp32: lane c < 16 solves (I + L) a =
+  /// e_c.
+  __device__ void substitute(float* diagonal) const {
+    float column[16];
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      float sum = i == lane % 16 ? 1.f : 0.f;
+#pragma unroll
+      for (int j = 0; j < i; j += 4) {  // all lanes read the same row
+        const float4 d = *reinterpret_cast<const float4*>(diagonal + i * 16 + j);
+        sum -= d.x * column[j];
+        if (j + 1 < i) sum -= d.y * column[j + 1];
+        if (j + 2 < i) sum -= d.z * column[j + 2];
+        if (j + 3 < i) sum -= d.w * column[j + 3];
+      }
+      column[i] = sum;
+    }
+    __syncwarp();
+    if (lane < 16)
+#pragma unroll
+      for (int i = 0; i < 16; ++i) diagonal[i * 16 + lane] = column[i];
+    __syncwarp();
+  }
+
+  /// The warp's row of blocks of A, from the diagonal to the left:
+  /// \f[ A_{ij} = -\Big(\sum_{k=j+1}^{i} A_{ik} L_{kj}\Big) A_{jj}. \f]
+  /// All blocks are pairs of bf16 (16 bits), and no power of L appears: for repeated keys those reach 4.65e17.
+  __device__ void invert(Pair (&A)[4], float* diagonal) const {
+    Pair own;
+    {
+      auto at_ = [&](int i, int j) { return *reinterpret_cast<const float2*>(diagonal + i * 16 + j); };
+      const float2 x0 = at_(g, 2 * t), x1 = at_(g + 8, 2 * t), x2 = at_(g, 2 * t + 8), x3 = at_(g + 8, 2 * t + 8);
+      const float left[4] = {x0.x, x0.y, x1.x, x1.y}, right[4] = {x2.x, x2.y, x3.x, x3.y};
+      own = split<__nv_bfloat16>(left, right);
+    }
+    __syncwarp();
+    put_block(at + Memory::kInverse + warp * 1024, own);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) A[k] = k == warp ? own : Pair{};
+    barrier();
+#pragma unroll
+    for (int j = 2; j >= 0; --j) {
+      if (j >= warp) continue;
+      float left[4] = {}, right[4] = {};
+#pragma unroll
+      for (int k = j + 1; k < 4; ++k)
+        if (k <= warp) multiply_blocks(left, right, A[k], at + Memory::kBlocks + (k * (k - 1) / 2 + j) * 1024);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) left[e] = -left[e], right[e] = -right[e];
+      const Pair sum = split<__nv_bfloat16>(left, right);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) left[e] = right[e] = 0;
+      multiply_blocks(left, right, sum, at + Memory::kInverse + j * 1024);
+      A[j] = split<__nv_bfloat16>(left, right);
+    }
+  }
+
+  /// The columns of a block of A multiplied by the numbers of their tokens.
+  __device__ void scale_columns(float (&left)[4], float (&right)[4], const float (&l)[4], const float (&r)[4],
+                                const float* numbers, int k) const {
+    const float2 x = *reinterpret_cast<const float2*>(numbers + 16 * k + 2 * t);
+    const float2 y = *reinterpret_cast<const float2*>(numbers + 16 * k + 2 * t + 8);
+#pragma unroll
+    for (int e = 0; e < 4; e += 2) {
+      left[e] = l[e] * x.x, left[e + 1] = l[e + 1] * x.y;
+      right[e] = r[e] * y.x, right[e + 1] = r[e + 1] * y.y;
+    }
+  }
+
+  /// T = A B over what the warps handed each other, and -W = A D_a K + A D_b Q over K. As a left operand A is a pair of
+  /// numbers once more, so that W is rounded once.
+  __device__ void transform(const Pair (&A)[4]) const {
+    const std::uint32_t tiles = place_of(at);
+    barrier();  // nobody reads the blocks any more
+    Pair left_operand[4];
+    auto take_operand = [&](const float* numbers, bool and_store) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        left_operand[k] = Pair{};
+        std::uint32_t T[4] = {};
+        if (k <= warp) {
+          float l[4], r[4], left[4], right[4];
+          sum_of(l, r, A[k]);
+          scale_columns(left, right, l, r, numbers, k);
+          left_operand[k] = split<In>(left, right);
+          scale_columns(left, right, l, r, beta, k);
+          as_operand<In>(T, left, right);
+        }
+        if (and_store) store_matrices(at + Memory::kT + row_of_tile(16 * warp, k), T);
+      }
+    };
+    take_operand(read_key, true);
+#pragma unroll
+    for (int h = 0; h < D / 64; ++h) {
+      float W[32];
+      auto multiply_rows = [&](int rows, bool add) {
+        begin_products();
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          const std::uint64_t right = rows_along_n(tiles, rows + h * 8192 + 2048 * k, 8192);
+          multiply_along_n<In>(W, left_operand[k].small, right, add || k > 0);
+          multiply_along_n<In>(W, left_operand[k].big, right);
+        }
+        commit_products();
+        wait_products<0>();
+        pin(W);
+      };
+      if (Lambda && h > 0) take_operand(read_key, false);
+      multiply_rows(Memory::kKey, false);
+      if constexpr (Lambda) take_operand(read_query, false), multiply_rows(Memory::kQuery, true);
+      barrier();  // all warps have used these rows of K
+#pragma unroll
+      for (int m = 0; m < 4; ++m) {
+        std::uint32_t packed[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) packed[i] = pack<In>(W[8 * m + 2 * i], W[8 * m + 2 * i + 1]);
+        store_matrices(at + Memory::kKey + h * 8192 + row_of_tile(16 * warp, m), packed);
+      }
+    }
+  }
+
+  /// Each half as soon as every chain has opened its stage for it. By thread 0.
+  __device__ void send(unsigned item, unsigned parity) const {
+    using Chain = ChainMemory5<D>;
+    const int stage = static_cast<int>(item % static_cast<unsigned>(shape.depth));
+    const std::uint32_t block_at = shared_address(block), full = block_at + Chain::kFull + 8 * stage;
+    const std::uint32_t to = block_at + Chain::stages(shape.warpgroups) + stage * Chain::stage(shape.warpgroups);
+    auto send_all = [&](std::uint32_t there, int from, int bytes) {
+#pragma unroll 1
+      for (int chain = 0; chain < shape.chains; ++chain)
+        send_bytes(in_block(shape.chain(served, chain), there), at + from, bytes,
+                   in_block(shape.chain(served, chain), full));
+    };
+    wait(barriers + Memory::kOpen, parity);
+    send_all(to + Chain::kW, Memory::kKey, Memory::kKeys);
+    send_all(to + Chain::kT, Memory::kT, 8192);
+    wait(barriers + Memory::kOpenRest, parity);
+    send_all(to + Chain::kP, Memory::kP, 8192);
+    send_all(block_at + Chain::kFactors + stage * sizeof(Factors), Memory::kFactors, sizeof(Factors));
+  }
+
+  /// All of it for one chunk. \param number  of chunks this team has prepared
+  __device__ void prepare(const Walk& x, unsigned number) const {
+    const std::uint32_t tiles = place_of(at);
+    const unsigned parity = number & 1;
+    float* const diagonal = reinterpret_cast<float*>(memory + Memory::kInverse + warp * 1024);
+    if (thread == 0) {
+      if (number > 0) wait(barriers + Memory::kLanded, parity ^ 1);
+      fetch(x);
+    }
+    fetch_numbers(x);
     wait_copies<0>();
-    wait(landed, parity);
-    if (now.count < kChunk) clear_rows<128>(memory + Memory::kKey, 2 * Memory::kTiles, now.count, thread);
-    team_barrier(barrier_id);
-
+    wait(barriers + Memory::kLoaded, parity);
+    if (x.count() < kChunk) clear_rows<128>(memory + Memory::kKey, 2 * (D / 64), x.count(), thread);
+    barrier();
     float KK[32], QK[32];
     begin_products();
 #pragma unroll
@@ -202,233 +413,53 @@ __device__ void prepare(const Arguments& a, const Maps& maps, unsigned char* mem
       multiply_tiles<In>(QK, rows_along_k(tiles, Memory::kQuery + along), key, k > 0);
     }
     commit_products();
-    if (warp == 0) {  // G_i: a lane sums two tokens, the lanes scan
-      double log_decay[2] = {0, 0};
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        if (!a.g.data || 2 * lane + e >= now.count) continue;
-        const double x = given[2 * lane + e];
-        log_decay[e] = a.gate_is_log ? x : log(x);
-        if (log_decay[e] < kResetLog) log_decay[e] = kResetLog;  // a NaN stays one
-      }
-      double sum = log_decay[0] + log_decay[1];
-#pragma unroll
-      for (int step = 1; step < 32; step *= 2) {
-        const double before = __shfl_up_sync(0xffffffffu, sum, step);
-        if (lane >= step) sum += before;
-      }
-      const double before = __shfl_up_sync(0xffffffffu, sum, 1);
-      double G = lane == 0 ? 0 : before;
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        G += log_decay[e];
-        const double bits = G * 1.4426950408889634;  // log2
-        high[2 * lane + e] = static_cast<float>(bits);
-        low[2 * lane + e] = static_cast<float>(bits - static_cast<double>(static_cast<float>(bits)));
-      }
-    }
-    if (a.l2norm) {
-      const int i = thread % kChunk;
-      const unsigned char* const tile = memory + (thread < kChunk ? Memory::kKey : Memory::kQuery) + i * 128;
-      float sum = 0;
-      for (int piece = 0; piece < 8 * Memory::kTiles; ++piece) {
-        const In* const x = reinterpret_cast<const In*>(tile + piece / 8 * 8192 + ((piece % 8 ^ (i & 7)) << 4));
-        for (int e = 0; e < 8; ++e) sum += number<float>(x[e]) * number<float>(x[e]);
-      }
-      (thread < kChunk ? k_norm : q_norm)[i] = i < now.count ? 1 / sqrtf(sum + static_cast<float>(a.eps)) : 0;
-    }
+    if (warp == 0) sum_decays(x.count());
+    if (a.l2norm) take_norms(x.count());
     wait_products<0>();
     pin(KK), pin(QK);
-    if (thread == 0) release();
-    team_barrier(barrier_id);  // K and Q are used up, the last record has left
-    const unsigned next_item = next_after(item + walk.step, next);
-    if (next.count > 0) {
-      if (thread == 0) fetch(next);
-      fetch_numbers(next, parity ^ 1);
-    }
-
-    if (a.l2norm)  // the norms are factors: the rows themselves are never rounded again
-#pragma unroll
-      for (int e = 0; e < 32; ++e) {
-        const int i = 16 * warp + g + e / 2 % 2 * 8, j = e / 4 * 8 + 2 * t + e % 2;
-        KK[e] *= k_norm[i] * k_norm[j], QK[e] *= q_norm[i] * k_norm[j];
-      }
-    // P, and L_g in the place of K K^T.
-    std::uint32_t P[16];
-    float high_i[2], low_i[2], beta_i[2], lambda_i[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int i = 16 * warp + g + 8 * h;
-      high_i[h] = high[i], low_i[h] = low[i], beta_i[h] = beta_of(i), lambda_i[h] = lambda_of(i);
-    }
-    const float c = a.reads_key ? 1 : 0, scale = static_cast<float>(a.scale);
-#pragma unroll
-    for (int tile = 0; tile < 8; ++tile) {
-      P[2 * tile] = P[2 * tile + 1] = 0;
-      if (tile > 2 * warp + 1) continue;
-      const float2 high_j = *reinterpret_cast<const float2*>(high + 8 * tile + 2 * t);
-      const float2 low_j = *reinterpret_cast<const float2*>(low + 8 * tile + 2 * t);
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int i = 16 * warp + g + 8 * h, j = 8 * tile + 2 * t;
-        float& k0 = KK[4 * tile + 2 * h];
-        float& k1 = KK[4 * tile + 2 * h + 1];
-        const float q0 = QK[4 * tile + 2 * h], q1 = QK[4 * tile + 2 * h + 1];
-        const float H0 = power_of_two((high_i[h] - high_j.x) + (low_i[h] - low_j.x));
-        const float H1 = power_of_two((high_i[h] - high_j.y) + (low_i[h] - low_j.y));
-        P[2 * tile + h] = pack<In>(j <= i ? scale * H0 * q0 : 0, j + 1 <= i ? scale * H1 * q1 : 0);
-        k0 = j < i ? beta_i[h] * H0 * (c * k0 + lambda_i[h] * q0) : 0;
-        k1 = j + 1 < i ? beta_i[h] * H1 * (c * k1 + lambda_i[h] * q1) : 0;
-      }
-    }
-    if (Trace && a.trace.L_g)
-#pragma unroll
-      for (int e = 0; e < 32; ++e) {
-        const int i = 16 * warp + g + e / 2 % 2 * 8, j = e / 4 * 8 + 2 * t + e % 2;
-        static_cast<float*>(a.trace.L_g)[(std::int64_t{now.place} * kChunk + i) * kChunk + j] = j < i ? KK[e] : 0;
-      }
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const float* const block = KK + 8 * k;  // columns 16 k .. 16 k + 15 of the warp's rows
-      if (k < warp) {
-        Pair b;
-        const float upper[4] = {block[0], block[1], block[4], block[5]},
-                    lower[4] = {block[2], block[3], block[6], block[7]};
-        split<__nv_bfloat16>(b, upper, lower);
-        unsigned char* const to = memory + Memory::kL + (warp * (warp - 1) / 2 + k) * 1024;
-        put_operand(to, b.big), put_operand(to + 512, b.small);
-      } else if (k == warp) {
-#pragma unroll
-        for (int e = 0; e < 8; e += 2)
-          *reinterpret_cast<float2*>(scratch + (g + e / 2 % 2 * 8) * Memory::kPitch + e / 4 * 8 + 2 * t) =
-              make_float2(block[e], block[e + 1]);
-      }
-    }
-    __syncwarp();
-    float column[16];  // lane c < 16 solves (I + L_ww) a = e_c
-#pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      float sum = 0;
-#pragma unroll
-      for (int j = 0; j < i; j += 4) {  // all lanes read the same row
-        const float4 d = *reinterpret_cast<const float4*>(scratch + i * Memory::kPitch + j);
-        sum += d.x * column[j];
-        if (j + 1 < i) sum += d.y * column[j + 1];
-        if (j + 2 < i) sum += d.z * column[j + 2];
-        if (j + 3 < i) sum += d.w * column[j + 3];
-      }
-      column[i] = (i == lane ? 1.f : 0.f) - sum;
-    }
-    __syncwarp();
-    if (lane < 16)
-#pragma unroll
-      for (int i = 0; i < 16; ++i) scratch[i * Memory::kPitch + lane] = column[i];
-    __syncwarp();
-    auto A = [&](int i, int j) { return scratch[i * Memory::kPitch + j]; };
-    Pair M[4];  // the warp's row of blocks of A^T, those from the diagonal on
-    {
-      const float upper[4] = {A(g, 2 * t), A(g, 2 * t + 1), A(g, 2 * t + 8), A(g, 2 * t + 9)};
-      const float lower[4] = {A(g + 8, 2 * t), A(g + 8, 2 * t + 1), A(g + 8, 2 * t + 8), A(g + 8, 2 * t + 9)};
-      Pair b;
-      split<__nv_bfloat16>(b, upper, lower);
-      put_operand(memory + Memory::kInverse + warp * 1024, b.big);
-      put_operand(memory + Memory::kInverse + warp * 1024 + 512, b.small);
-      float own[2][4];
-#pragma unroll
-      for (int h = 0; h < 2; ++h)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) own[h][e] = A(8 * h + 2 * t + e % 2, g + e / 2 * 8);
-#pragma unroll
-      for (int k = 0; k < 4; ++k)
-        if (k == warp) split<__nv_bfloat16>(M[k], own[0], own[1]);
-    }
-    team_barrier(barrier_id);
-#pragma unroll
-    for (int i = 1; i < 4; ++i) {
-      if (i <= warp) continue;
-      float sum[2][4] = {}, product[2][4] = {};
-#pragma unroll
-      for (int k = 0; k < i; ++k)
-        if (k >= warp) multiply_pairs(sum, M[k], memory + Memory::kL + (i * (i - 1) / 2 + k) * 1024);
-#pragma unroll
-      for (int h = 0; h < 2; ++h)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) sum[h][e] = -sum[h][e];
-      Pair s;
-      split<__nv_bfloat16>(s, sum[0], sum[1]);
-      multiply_pairs(product, s, memory + Memory::kInverse + i * 1024);
-      split<__nv_bfloat16>(M[i], product[0], product[1]);
-    }
-    team_barrier(barrier_id);  // what the warps handed each other is used up: the record takes its place
-
-    const std::uint32_t record = at + Memory::kRecord;
-    const int matrix = lane / 8, r = lane % 8;
-#pragma unroll
-    for (int m = 0; m < 4; ++m)
-      store_matrices(record + Record::kP + swizzled<128>(16 * warp + matrix % 2 * 8 + r, 2 * m + matrix / 2),
-                     P + 4 * m);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const bool zero = i < warp;  // above the diagonal only what the tiles hold: blocks (0, 1) and (2, 3)
-      if (zero && !(warp == i + 1 && i % 2 == 0)) continue;
-      Pair n{};
-      if (!zero) n = M[i];
-      if (i == warp)  // of the diagonal block what is strictly below the diagonal
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int below = e / 2 * 8 + 2 * t - (g + e % 2 * 8);  // row - column of the pair's first number
-          const std::uint32_t keep = (below > 0 ? 0xffffu : 0) | (below + 1 > 0 ? 0xffff0000u : 0);
-          n.big[e] &= keep, n.small[e] &= keep;
-        }
-      if constexpr (std::is_same_v<In, __half>) {
-        float block[2][4];
-        sum_of(block, n);
-        split<In>(n, block[0], block[1]);
-      }
-      const int row = 16 * (i % 2) + matrix / 2 * 8 + r, piece = 2 * warp + matrix % 2;
-      if (i < 2) {
-        store_matrices_transposed(record + Record::kTop + swizzled<128>(row, piece), n.big);
-        store_matrices_transposed(record + Record::kTop + swizzled<128>(row, piece + 4), n.small);
-      } else {
-        store_matrices_transposed(record + Record::kBottom + swizzled<128>(row, piece), n.big);
-        store_matrices_transposed(record + Record::kBottomRest + swizzled<128>(row, piece), n.small);
-      }
-    }
-    if (thread < kChunk) {
-      const int i = thread, last = kChunk - 1;
-      float* const factor = reinterpret_cast<float*>(memory + Memory::kRecord + Record::kTokens);
-      const float gamma = power_of_two(high[i] + low[i]), scale = static_cast<float>(a.scale), beta = beta_of(i);
-      const float key = a.l2norm ? k_norm[i] : 1, query = a.l2norm ? q_norm[i] : 1;
-      factor[kBeta * kChunk + i] = beta;
-      factor[kReadKey * kChunk + i] = a.reads_key ? beta * gamma * key : 0;
-      factor[kReadQuery * kChunk + i] = beta * gamma * lambda_of(i) * query;
-      factor[kOutput * kChunk + i] = scale * gamma * query;
-      factor[kWrite * kChunk + i] = power_of_two((high[last] - high[i]) + (low[last] - low[i])) * key;
-      if (i == last) factor[kFactors * kChunk] = gamma;
-      if (Trace && a.trace.gamma && i < now.count)
-        static_cast<float*>(a.trace.gamma)[std::int64_t{now.place} * kChunk + i] = gamma;
-    }
+    barrier();
+    if (thread < kChunk) take_factors(x);
+    score(KK, QK, x, diagonal);
+    substitute(diagonal);
+    Pair A[4];
+    invert(A, diagonal);
     if (Trace && a.trace.inverse)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float block[2][4];
-        if (i >= warp) sum_of(block, M[i]);
-#pragma unroll
-        for (int h = 0; h < 2; ++h)
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const int row = 16 * i + 8 * h + 2 * t + e % 2, column_ = 16 * warp + g + e / 2 * 8;
-            static_cast<float*>(a.trace.inverse)[(std::int64_t{now.place} * kChunk + row) * kChunk + column_] =
-                i < warp ? 0 : block[h][e];
-          }
+      for (int k = 0; k < 4; ++k) {
+        float numbers[8];
+        sum_of(reinterpret_cast<float(&)[4]>(numbers[0]), reinterpret_cast<float(&)[4]>(numbers[4]), A[k]);
+        trace_block(a.trace.inverse, x, 16 * warp, 16 * k, numbers);
       }
+    transform(A);
     fence_shared();
-    team_barrier(barrier_id);
-    if (thread == 0) store_bytes(records + std::int64_t{now.place} * Record::kSize, record, Record::kBytes);
-    last = now.place;
-    now = next, item = next_item;
+    barrier();
+    if (thread == 0) send(x.item, parity);
   }
-  if (thread == 0) release();
+
+  /// The chunk's place in the arrays of a trace.
+  __device__ std::int64_t place(const Walk& x) const {
+    return (first_slot(a, x.n, kChunk) + x.chunk) * a.HV + x.head;
+  }
+  /// Writes the lane's numbers of the 16 x 16 block at (i0, j0) of a [C, C] matrix; zeros without them.
+  __device__ void trace_block(void* to, const Walk& x, int i0, int j0, const float* numbers_) const {
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const int i = i0 + g + e / 2 % 2 * 8, j = j0 + e / 4 * 8 + 2 * t + e % 2;
+      static_cast<float*>(to)[(place(x) * kChunk + i) * kChunk + j] = numbers_ ? numbers_[e] : 0;
+    }
+  }
+};
+
+/// A block that prepares: each of its teams takes every fourth of the chunks that are the block's.
+/// \param first_lane, served  as of the chain   \param producer  the block's number among those of its head
+template <class In, int D, bool Lambda, bool Trace>
+__device__ void produce(const Arguments& a, const Maps& maps, const Shape& shape, unsigned char* memory,
+                        unsigned first_lane, int served, int producer) {
+  unsigned number = 0;
+  constexpr int kTeams = TeamMemory<D>::kTeams;
+  for (Walk x(a, shape, first_lane, producer + shape.producers * (static_cast<int>(threadIdx.x) / 128)); x.more();
+       x.advance(shape.producers * kTeams))
+    Team<In, D, Lambda, Trace>{a, maps, shape, memory, served}.prepare(x, number++);
 }
 
 }  // namespace delta::gpu

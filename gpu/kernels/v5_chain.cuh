@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chain of v5: 64 rows of S a warpgroup, in registers from the first chunk of a sequence to the last.
+#pragma once
+#include "gpu/kernels/v5_cluster.cuh"
+
+namespace delta::gpu {
+
+/// Stores 16 bytes, or nothing. In one instruction: a branch between a product and its wait would serialise the
+/// products.
+__device__ inline void store_if(bool there, void* to, const uint4& x) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4};\n}\n" ::"l"(to),
+               "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(static_cast<int>(there))
+               : "memory");
+}
+
+/// The warp that keeps the stages full.
+template <class In, int D>
+__device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& shape, unsigned char* memory,
+                            unsigned first_lane, int served, int first) {
+  using Memory = ChainMemory5<D>;
+  using Producer = TeamMemory<D>;
+  const int lane = threadIdx.x % 32, values = shape.warpgroups * 8192;
+  const std::uint32_t at = shared_address(memory), tail = at + Memory::kTail;
+  Ring ring;
+  for (Walk x(a, shape, first_lane, 0); x.more(); x.advance(1), ring.next(shape.depth)) {
+    const std::uint32_t full = at + Memory::kFull + 8 * ring.stage;
+    const int offset = Memory::stages(shape.warpgroups) + ring.stage * Memory::stage(shape.warpgroups);
+    const std::uint32_t stage = at + offset;
+    const Preparer by(shape, served, x.item);
+    const std::uint32_t open = in_block(by.block, at + Producer::barriers(by.team));
+    const bool whole = x.count() == kChunk;
+    const std::uint32_t landed = whole ? full : tail;  // what has rows beyond the end is cleared first, once a sequence
+
+    if (ring.round > 0) wait(at + Memory::kUsed + 8 * ring.stage, (ring.round - 1) & 1);
+    if (lane == 0) {
+      expect_bytes(full, 2 * Memory::kKeys + 8192);  // W, T, Q
+      arrive_there(open + Producer::kOpen);
+      expect_bytes(landed, values);
+      for (int h = 0; h < D / 64; ++h)
+        load_tile(stage + Memory::kQuery + h * 8192, maps.q, 64 * h, a.key_head(x.head), x.token(), x.batch, full);
+      for (int h = 0; h < shape.warpgroups; ++h)
+        load_tile(stage + Memory::kValue + h * 8192, maps.v, first + 64 * h, x.head, x.token(), x.batch, landed);
+      if (!whole) arrive(tail);
+    }
+    if (!whole) {
+      wait(tail, 0);
+      clear_rows<32>(memory + offset + Memory::kValue, shape.warpgroups, x.count(), lane);
+    }
+    if (ring.round > 0) wait(at + Memory::kFree + 8 * ring.stage, (ring.round - 1) & 1);
+    if (lane == 0) {
+      expect_bytes(full, 8192 + sizeof(Factors));  // P and the factors
+      arrive_there(open + Producer::kOpenRest);
+      expect_bytes(landed, Memory::kKeys);
+      for (int h = 0; h < D / 64; ++h)
+        load_tile(stage + Memory::kKey + h * 8192, maps.k, 64 * h, a.key_head(x.head), x.token(), x.batch, landed);
+      if (!whole) arrive(tail);
+    }
+    if (!whole) {
+      wait(tail, 1);
+      clear_rows<32>(memory + offset + Memory::kKey, D / 64, x.count(), lane);
+    }
+    arrive(full);  // each lane for the zeros it wrote
+  }
+}
+
+/// One warpgroup's 64 rows of S along the chunks, on transposes, S [64 x d_k] being the left operand:
+/// \f[ Z^\top = V^\top T^\top - S W^\top, \quad O^\top = (S Q^\top) D_f + Z^\top P^\top, \quad
+///     S \leftarrow \gamma_C S + (Z^\top D_w) K. \f]
+/// Accumulators, rounded and packed in place, are the left operand of the next product.
+/// \param group  the warpgroup's number among those that carry S   \param first  its first row
+/// \formula{F84}
+template <class In, int D>
+__device__ void carry_state(const Arguments& a, const Shape& shape, unsigned char* memory, unsigned first_lane,
+                            int served, int group, int first) {
+  using Memory = ChainMemory5<D>;
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const int g = lane / 4, t = lane % 4, matrix = lane / 8, r = lane % 8;
+  const std::uint32_t at = shared_address(memory);
+  const int turn_at = Memory::kTurn + (4 * group + warp) * Memory::kWarpTurn;
+  const std::uint32_t turn = at + turn_at;
+  const unsigned char* const turned = memory + turn_at;
+  const int channel = first + 16 * warp;  // of the warp's first row
+
+  Ring ring;
+  unsigned item = 0;
+  for (unsigned lane_ = first_lane; lane_ < shape.lanes; lane_ += shape.clusters * static_cast<unsigned>(shape.heads)) {
+    const std::int64_t n = lane_ / static_cast<unsigned>(a.HV);
+    const int head = static_cast<int>(lane_ % static_cast<unsigned>(a.HV));
+    const Sequence s = a.sequence(n);
+    const int chunks = static_cast<int>((s.length + kChunk - 1) / kChunk);
+    const std::int64_t slot = first_slot(a, n, kChunk), state = n * a.HV + head;
+    float S[D / 2];             // [64 x d_k] over the warpgroup
+    std::uint32_t left[D / 4];  // S rounded: a left operand
+#pragma unroll
+    for (int e = 0; e < D / 2; ++e)
+      S[e] = a.initial_state
+                 ? static_cast<const float*>(
+                       a.initial_state)[a.state_index(state, channel + g + e / 2 % 2 * 8, e / 4 * 8 + 2 * t + e % 2)]
+                 : 0;
+#pragma unroll
+    for (int i = 0; i < D / 4; ++i) left[i] = pack<In>(S[2 * i], S[2 * i + 1]);
+
+    // o^T of a chunk is turned round through shared memory, and leaves while the products of the next chunk run.
+    In* o = const_cast<In*>(row<In>(a.o, s, lane / 2 - kChunk, head)) + channel + lane % 2 * 8;
+    int tokens_left = static_cast<int>(s.length) + kChunk;  // from the first token of the chunk before
+    auto store_output = [&](bool there) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int token = 16 * i + lane / 2;
+        store_if(there && token < tokens_left, o + 16 * i * a.o.stride_t,
+                 *reinterpret_cast<const uint4*>(turned + swizzled<32>(token, lane % 2)));
+      }
+      o += kChunk * a.o.stride_t;
+      tokens_left -= kChunk;
+      __syncwarp();
+    };
+
+    for (int c = 0; c < chunks; ++c, ++item, ring.next(shape.depth)) {
+      const int stage = Memory::stages(shape.warpgroups) + ring.stage * Memory::stage(shape.warpgroups);
+      const std::uint32_t tiles = place_of(at + stage);
+      const std::uint32_t factors = at + Memory::kFactors + ring.stage * static_cast<int>(sizeof(Factors));
+      wait(at + Memory::kFull + 8 * ring.stage, ring.round & 1);
+      if (group == 0 && warp == 0 && lane == 0) {  // the producer may use its copy again
+        const Preparer by(shape, served, item);
+        arrive_there(in_block(by.block, at + TeamMemory<D>::barriers(by.team) + TeamMemory<D>::kLanded));
+      }
+
+      std::uint32_t V[16];  // V^T, a left operand
+#pragma unroll
+      for (int j = 0; j < 8; j += 2)
+        load_matrices_transposed(reinterpret_cast<std::uint32_t(&)[4]>(V[2 * j]),
+                                 at + stage + Memory::kValue + group * 8192 +
+                                     swizzled<128>(8 * (j + matrix / 2) + r, 2 * warp + matrix % 2));
+      float Z[32], O[32];  // [64 x 64 tokens]
+      pin(left), pin(V);
+      begin_products();
+#pragma unroll
+      for (int k = 0; k < 4; ++k) multiply<In>(Z, V + 4 * k, rows_along_k(tiles, Memory::kT + 32 * k), k > 0);
+#pragma unroll
+      for (int k = 0; k < D / 16; ++k)
+        multiply<In>(Z, left + 4 * k, rows_along_k(tiles, Memory::kW + k / 4 * 8192 + k % 4 * 32));
+      commit_products();
+#pragma unroll
+      for (int k = 0; k < D / 16; ++k)
+        multiply<In>(O, left + 4 * k, rows_along_k(tiles, Memory::kQuery + k / 4 * 8192 + k % 4 * 32), k > 0);
+      commit_products();
+      store_output(c > 0);
+      float write[16], gamma, unused;
+      load_pair(gamma, unused, factors + 2 * kChunk * 4);
+#pragma unroll
+      for (int j = 0; j < 8; ++j)
+        load_pair(write[2 * j], write[2 * j + 1], factors + 4 * (kChunk + 8 * j + 2 * t));
+      pin(write);
+      wait_products<1>();
+      pin(Z);
+
+      std::uint32_t solved[16], written[16];  // Z^T and Z^T D_w, left operands
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        solved[i] = pack<In>(Z[2 * i], Z[2 * i + 1]);
+        written[i] = pack<In>(write[i / 2 * 2] * Z[2 * i], write[i / 2 * 2 + 1] * Z[2 * i + 1]);
+      }
+#pragma unroll
+      for (int e = 0; e < D / 2; ++e) S[e] *= gamma;
+      pin(solved), pin(written), pin(S);
+      wait_products<0>();
+      pin(O);
+      if (lane == 0) arrive(at + Memory::kUsed + 8 * ring.stage);
+      if (a.trace.Z)
+#pragma unroll
+        for (int e = 0; e < 32; ++e)
+          static_cast<float*>(a.trace.Z)[(((slot + c) * a.HV + head) * kChunk + e / 4 * 8 + 2 * t + e % 2) * a.d_v +
+                                         channel + g + e / 2 % 2 * 8] = Z[e];
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        float f0, f1;
+        load_pair(f0, f1, factors + 4 * (8 * j + 2 * t));
+        O[4 * j] *= f0, O[4 * j + 1] *= f1, O[4 * j + 2] *= f0, O[4 * j + 3] *= f1;
+      }
+      pin(S), pin(O);
+      begin_products();
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        multiply_along_n<In>(S, written + 4 * k, rows_along_n(tiles, Memory::kKey + 2048 * k, 8192));
+      commit_products();
+#pragma unroll
+      for (int k = 0; k < 4; ++k) multiply<In>(O, solved + 4 * k, rows_along_k(tiles, Memory::kP + 32 * k));
+      commit_products();
+      wait_products<1>();
+      pin(S);
+#pragma unroll
+      for (int i = 0; i < D / 4; ++i) left[i] = pack<In>(S[2 * i], S[2 * i + 1]);
+      pin(left);
+      wait_products<0>();
+      pin(O);
+      if (lane == 0) arrive(at + Memory::kFree + 8 * ring.stage);
+#pragma unroll
+      for (int j = 0; j < 8; j += 2) {
+        std::uint32_t out[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) out[i] = pack<In>(O[4 * j + 2 * i], O[4 * j + 2 * i + 1]);
+        store_matrices_transposed(turn + swizzled<32>(8 * (j + matrix / 2) + r, matrix % 2), out);
+      }
+      __syncwarp();
+      if (a.trace.S)
+#pragma unroll
+        for (int e = 0; e < D / 2; ++e)
+          static_cast<float*>(a.trace.S)[(((slot + c) * a.HV + head) * a.d_v + channel + g + e / 2 % 2 * 8) * D +
+                                         e / 4 * 8 + 2 * t + e % 2] = S[e];
+    }
+    store_output(chunks > 0);
+    if (a.final_state)
+#pragma unroll
+      for (int e = 0; e < D / 2; ++e)
+        static_cast<float*>(a.final_state)[a.state_index(state, channel + g + e / 2 % 2 * 8,
+                                                         e / 4 * 8 + 2 * t + e % 2)] = S[e];
+  }
+}
+
+}  // namespace delta::gpu

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the blocks of a cluster serve a head together, what each has in shared memory, and who waits for whom.
+//
+// A chain carries 64 or 128 rows of S along the chunks of a sequence; a producer prepares, four chunks at a time, what
+// the state does not enter. Both walk over the same chunks in the same order. For every chunk
+//   the chain     finds a stage free, asks the copy engine for Q, K and V, and opens the stage to the producer
+//   the producer  sends W and T, then P and the factors, into the open stage
+//   the chain     uses the stage as soon as all of it is there, and tells the producer that it is
+// A stage is opened in two halves, for what a chunk needs first (W, T, Q, V) is used up before the rest.
+#pragma once
+#include "gpu/kernels/hopper.cuh"
+#include "gpu/plan.hpp"
+
+namespace delta::gpu {
+
+/// Where the copy engine finds q, k and v.
+struct Maps {
+  CUtensorMap q, k, v;
+};
+
+/// A cluster serves so many heads at a time, each with so many blocks that carry S, 64 rows a warpgroup, and so many that
+/// prepare chunks. First come the chains of all its heads, then the producers: neighbours share a cache of instructions,
+/// which holds one of the two programs.
+struct Shape {
+  int heads, chains, producers, warpgroups, depth;  ///< depth: stages of a chain
+  unsigned lanes, clusters;                         ///< (sequence, head) pairs, and clusters that share them
+
+  __host__ __device__ int blocks() const { return heads * (chains + producers); }
+  __device__ unsigned chain(int head, int number) const { return static_cast<unsigned>(number * heads + head); }
+  __device__ unsigned producer(int head, int number) const { return chain(head, chains + number); }
+};
+
+/// What the producer knows of a token and the chain multiplies with.
+struct Factors {
+  float output[kChunk];  ///< scale gamma_i: the share of S q_i in o_i
+  float write[kChunk];   ///< gamma_C / gamma_i: the share of z_i k_i^T in the next S
+  float gamma[4];        ///< gamma_C, the decay of the whole chunk
+};
+
+/// Shared memory of a chain. Tiles start at whole KB, for their pieces are exchanged by address.
+template <int D> struct ChainMemory5 {
+  static constexpr int kMaxDepth = 4;
+  static constexpr int kFull = 0, kUsed = 8 * kMaxDepth, kFree = 16 * kMaxDepth, kTail = 24 * kMaxDepth;
+  static constexpr int kFactors = 128, kTurn = 2560, kWarpTurn = kChunk * 32;
+  static constexpr int kKeys = D / 64 * 8192;
+  static constexpr int kW = 0, kQuery = kKeys, kKey = 2 * kKeys, kT = 3 * kKeys, kP = kT + 8192, kValue = kP + 8192;
+  static_assert(kFactors + kMaxDepth * sizeof(Factors) <= kTurn && kTail + 8 <= kFactors);
+
+  __host__ __device__ static constexpr int stage(int warpgroups) { return kValue + warpgroups * 8192; }
+  __host__ __device__ static constexpr int stages(int warpgroups) { return (kTurn + 4 * warpgroups * kWarpTurn + 1023) / 1024 * 1024; }
+  __host__ __device__ static constexpr int bytes(int warpgroups, int depth) {
+    return stages(warpgroups) + depth * stage(warpgroups);
+  }
+};
+
+/// Shared memory of a producer: the barriers of its teams, then each team's own.
+template <int D> struct TeamMemory {
+  static constexpr int kTeams = 4, kFirst = 1024;
+  static constexpr int kLoaded = 0, kOpen = 8, kOpenRest = 16, kLanded = 24, kBarriers = 32;
+  static constexpr int kKeys = D / 64 * 8192, kKey = 0, kQuery = kKeys, kP = 2 * kKeys;
+  static constexpr int kBlocks = kP + 8192;              ///< six blocks of L, then four inverses; T in their place
+  static constexpr int kInverse = kBlocks + 6 * 1024, kT = kBlocks;
+  static constexpr int kFactors = kBlocks + 10 * 1024;
+  static constexpr int kNumbers = kFactors + static_cast<int>(sizeof(Factors) + 15) / 16 * 16;
+  static constexpr int kBytes = (kNumbers + 4 * 14 * kChunk + 1023) / 1024 * 1024;
+  static constexpr int kAll = kFirst + kTeams * kBytes;
+  /// Where a team's barriers and its memory begin.
+  __device__ static constexpr int barriers(int team) { return team * kBarriers; }
+  __device__ static constexpr int memory(int team) { return kFirst + team * kBytes; }
+};
+
+/// The chunks of a cluster in the order in which all its blocks meet them: lane after lane, each from its beginning.
+struct Walk {
+  const Arguments& a;
+  const Shape& shape;
+  unsigned lane, item;         ///< item: chunks met before this one
+  int chunk, chunks = 0;       ///< of the lane's sequence
+  int head = 0, batch = 0, begin = 0, length = 0;
+  unsigned n = 0;
+
+  __device__ Walk(const Arguments& arguments, const Shape& s, unsigned first, int skip)
+      : a(arguments), shape(s), lane(first), item(static_cast<unsigned>(skip)), chunk(skip) {
+    find();
+  }
+  __device__ bool more() const { return lane < shape.lanes; }
+  __device__ unsigned stride() const { return shape.clusters * static_cast<unsigned>(shape.heads); }
+  __device__ void look() {
+    n = lane / static_cast<unsigned>(a.HV), head = static_cast<int>(lane % static_cast<unsigned>(a.HV));
+    const Sequence s = a.sequence(n);
+    batch = static_cast<int>(s.batch), begin = static_cast<int>(s.begin), length = static_cast<int>(s.length);
+    chunks = (length + kChunk - 1) / kChunk;
+  }
+  __device__ void find() {
+    for (; more(); lane += stride(), chunk -= chunks) {
+      look();
+      if (chunk < chunks) return;
+    }
+  }
+  /// Steps over so many chunks.
+  __device__ void advance(int steps) {
+    item += static_cast<unsigned>(steps), chunk += steps;
+    if (chunk < chunks) return;
+    chunk -= chunks, lane += stride();
+    find();
+  }
+  __device__ int token() const { return begin + chunk * kChunk; }                      ///< of the chunk's first row
+  __device__ int count() const { return min(length - kChunk * chunk, int{kChunk}); }  ///< tokens of the chunk
+};
+
+/// Which producer of a cluster prepares an item, and which of its teams.
+struct Preparer {
+  unsigned block;
+  int team;
+  __device__ Preparer(const Shape& shape, int head, unsigned item)
+      : block(shape.producer(head, static_cast<int>(item) % shape.producers)),
+        team(static_cast<int>(item) / shape.producers % 4) {}
+};
+
+/// Where a role is in a ring of stages: which one, and how often it came round.
+struct Ring {
+  int stage = 0;
+  unsigned round = 0;
+  __device__ void next(int depth) {
+    if (++stage == depth) stage = 0, ++round;
+  }
+};
+
+/// Zeros in the rows count .. 63 of tiles of 128-byte rows: what lies beyond a sequence's end, NaN included, is not
+/// read.
+template <int Threads> __device__ inline void clear_rows(unsigned char* tiles, int number, int count, int thread) {
+  for (int e = thread; e < number * (kChunk - count) * 8; e += Threads) {
+    const int tile = e / ((kChunk - count) * 8), rest = e % ((kChunk - count) * 8);
+    *reinterpret_cast<uint4*>(tiles + tile * 8192 + (count + rest / 8) * 128 + rest % 8 * 16) = make_uint4(0, 0, 0, 0);
+  }
+  fence_shared();
+}
+
+}  // namespace delta::gpu
