@@ -10,6 +10,7 @@
 #include "checks/core/families.hpp"
 #include "checks/core/measure.hpp"
 #include "checks/gpu/kernel.hpp"
+#include "gpu/schedule/hopper.hpp"
 #include "gpu/schedule/tensor_cores.hpp"
 
 namespace delta::gpu {
@@ -117,16 +118,30 @@ template <Ring T> Quantities solve_quantities(const Stream<T>& s, bool per_chann
   return q;
 }
 
-Quantities schedule_quantities(const Stream<double>& s, std::int32_t version, const Format& f, bool per_channel) {
-  constexpr Index C = 64;
+/// L and its inverse, as wide as a kernel writes them.
+void append_square(Quantities& q, Index C, const Mat<double>& L, const Mat<double>& inverse) {
+  Mat<double> wide = Mat<double>::Zero(L.rows(), C);
+  wide.leftCols(L.cols()) = L, append(q["L_g"], wide);
+  wide.leftCols(L.cols()) = inverse, append(q["inverse"], wide);
+}
+
+/// What v4 shows, by its schedule.
+Quantities tensor_core_quantities(const Stream<double>& s, const Format& f, bool per_channel) {
   Quantities q;
-  tensor_cores(s, f, version == DELTAREF_V5, [&](const TensorCoreChunk& h) {
-    const Index c = h.L_g.rows();
-    Mat<double> L = Mat<double>::Zero(c, C), I = L;
-    L.leftCols(c) = h.L_g, I.leftCols(c) = h.inverse;
-    append(q["L_g"], L), append(q["inverse"], I);
+  tensor_cores(s, f, [&](const TensorCoreChunk& h) {
+    append_square(q, 64, h.L_g, h.inverse);
     append(q["W"], h.W), append(q["U"], h.U), append(q["Z"], h.Z), append(q["S"], h.S);
     if (!per_channel) append(q["gamma"], h.gamma);
+  });
+  return q;
+}
+
+/// What v5 shows, by its schedule.
+Quantities hopper_quantities(const Head<double>& head, const Format& f) {
+  Quantities q;
+  hopper(head, SixteenBits{f}, 1, {}, [&](const Walked<double>& h) {
+    append_square(q, 64, h.prepared.L_g, h.prepared.A);
+    append(q["W"], h.prepared.W), append(q["Z"], h.Z), append(q["S"], h.S), append(q["gamma"], h.prepared.gamma);
   });
   return q;
 }
@@ -395,8 +410,10 @@ class Case {
         const Quantities want = exact_chunks(version, got.plan.chunk, n, h);
         std::map<std::string, double> e;
         if (tensor_cores)
-          for (const auto& [name, x] : schedule_quantities(stream(rule_.info, rule_.over<double>(), r_, n, h), version,
-                                                           format_of(dtype), per_channel))
+          for (const auto& [name, x] : version == DELTAREF_V4
+                                           ? tensor_core_quantities(stream(rule_.info, rule_.over<double>(), r_, n, h),
+                                                                    format_of(dtype), per_channel)
+                                           : hopper_quantities(head(rule_.info, r_, n, h), format_of(dtype)))
             e[name] = apart(want.at(name), x);
         for (const auto& [name, x] : want) {
           if (!have.contains(name)) continue;  // v5 computes neither W nor U~
@@ -494,9 +511,11 @@ class Case {
   Expected expected(std::int32_t version, std::int32_t dtype, Index chunk) {
     const double u = format_of(dtype == DELTAREF_FP64 ? DELTAREF_FP64 : DELTAREF_FP32).unit();
     if (version >= DELTAREF_V4) {
-      const Result<double> twin = run<double>(rule_.info, rule_.over<double>(), r_, [&](const Stream<double>& s) {
-        return tensor_cores(s, format_of(dtype), version == DELTAREF_V5);
-      });
+      const Format& f = format_of(dtype);
+      const Result<double> twin = version == DELTAREF_V4
+                                      ? run<double>(rule_.info, rule_.over<double>(), r_,
+                                                    [&](const Stream<double>& s) { return tensor_cores(s, f); })
+                                      : hopper(rule_.info, r_, SixteenBits{f});
       const Distance d = distance(wanted_, twin);
       const Expected& sums = errors("one_solve", 64);
       return {d.o + (kTensorCoreSums * sums.o + kTensorCoreFloor) * u,
