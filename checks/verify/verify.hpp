@@ -6,11 +6,11 @@
 
 #include "checks/core/ratio.hpp"
 #include "checks/dump/dump.hpp"
-#include "checks/mutants/diagnosis.hpp"
-#include "checks/mutants/patterns.hpp"
 #include "checks/proof/proof.hpp"
 #include "checks/verify/analyse.hpp"
+#include "checks/verify/diagnosis.hpp"
 #include "checks/verify/measured.hpp"
+#include "checks/verify/patterns.hpp"
 #include "checks/verify/portrait.hpp"
 #include "checks/verify/subject.hpp"
 
