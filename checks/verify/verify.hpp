@@ -71,7 +71,8 @@ struct FileVerdict {
   std::vector<ClassError> classes;   ///< the errors of every class that was tried, the closest build of each
   std::optional<BadPlace> first_bad, worst;
   std::vector<Diagnosis> diagnosis;
-  std::vector<Pattern> patterns;  ///< where a failed output is wrong
+  std::vector<Pattern> patterns;   ///< where a failed output is wrong
+  std::vector<std::string> hints;  ///< to be read first: something in the file is probably misnamed
   std::vector<std::string> notes;
   Portrait portrait;
   std::optional<Proof> proof;        ///< of the errors, where one was asked for
