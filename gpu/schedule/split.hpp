@@ -12,16 +12,20 @@ namespace delta::gpu {
 /// Consecutive chunks.
 template <Ring T> using Segment = std::span<const Prepared<T>>;
 
-/// Cuts n chunks into `segments` parts, part s from chunk floor(n s / segments) on; no part is empty but the only one.
-template <Ring T> std::vector<Segment<T>> cut(const std::vector<Prepared<T>>& chunks, Index segments) {
-  const Index n = static_cast<Index>(chunks.size());
+/// Where a sequence of n chunks is cut into segments of nearly equal length: the first chunk of each, and n. No segment
+/// is empty, unless there is no chunk at all.
+inline std::vector<Index> cuts(Index n, Index segments) {
   segments = std::max<Index>(1, std::min(segments, n));
+  std::vector<Index> at;
+  for (Index s = 0; s <= segments; ++s) at.push_back(n * s / segments);
+  return at;
+}
+
+template <Ring T> std::vector<Segment<T>> cut(const std::vector<Prepared<T>>& chunks, Index segments) {
+  const std::vector<Index> at = cuts(std::ssize(chunks), segments);
   std::vector<Segment<T>> parts;
-  for (Index s = 0; s < segments; ++s) {
-    const auto first = static_cast<std::size_t>(n * s / segments),
-               last = static_cast<std::size_t>(n * (s + 1) / segments);
-    parts.push_back(Segment<T>(chunks).subspan(first, last - first));
-  }
+  for (std::size_t s = 0; s + 1 < at.size(); ++s)
+    parts.emplace_back(chunks.begin() + at[s], chunks.begin() + at[s + 1]);
   return parts;
 }
 
