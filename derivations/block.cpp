@@ -24,7 +24,7 @@ static Mat<T> convolved(const Mat<T>& X, const Mat<T>& kernel) {  // [L x d], [4
   return Y;
 }
 
-template <Ring T> void block(Derivation<T>& d) {
+template <Field T> void block(Derivation<T>& d) {
   const Index L = d.size("L", 8, 12), n = d.size("d", 3, 8);
   Random& r = d.random();
   const auto normal = [&](Index rows, Index cols) {

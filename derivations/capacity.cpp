@@ -10,7 +10,7 @@ namespace delta {
 // are no more of them than the key has channels.
 
 // The rank of a matrix, by elimination. Exact: an entry is zero or it is not.
-template <Ring T> Index rank_of(Mat<T> A) {
+template <Field T> Index rank_of(Mat<T> A) {
   Index rank = 0;
   for (Index j = 0; j < A.cols() && rank < A.rows(); ++j) {
     Index pivot = rank;
@@ -24,7 +24,7 @@ template <Ring T> Index rank_of(Mat<T> A) {
   return rank;
 }
 
-template <Ring T> void capacity(Derivation<T>& d) {
+template <Field T> void capacity(Derivation<T>& d) {
   const Index d_k = d.size("d_k", 3, 24), d_v = d.size("d_v", 2, 20);
 
   // ## 1. Orthonormal keys read back exactly

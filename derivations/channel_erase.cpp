@@ -12,7 +12,7 @@ namespace delta {
 // that is not symmetric can enlarge the state although 0 < x . k < 2. (RWKV-7 reads k and takes
 // away along b . k: the transposed transition, with the same norms.)
 
-template <Ring T> void channel_erase(Derivation<T>& d) {
+template <Field T> void channel_erase(Derivation<T>& d) {
   const auto vec = [](T a, T b) {
     Vec<T> x(2);
     x << a, b;

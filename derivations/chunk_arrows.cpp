@@ -11,7 +11,7 @@ namespace delta {
 // The arrow says where to: Q<- is decayed back to the chunk's start, K-> forward to its end, S->
 // across it.
 
-template <Ring T> void chunk_arrows(Derivation<T>& d) {
+template <Field T> void chunk_arrows(Derivation<T>& d) {
   const Index L = d.size("L", 5, 40), d_k = d.size("d_k", 3, 24), d_v = d.size("d_v", 2, 20);
 
   const Mat<T> Q = d.matrix(L, d_k), K = d.matrix(L, d_k);  // [L x d_k]

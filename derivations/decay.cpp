@@ -11,7 +11,7 @@ namespace delta {
 // weighted sum, and the mask M of ones becomes a mask H of decays. A constant alpha is RetNet, an
 // alpha computed from the token is Mamba2.
 
-template <Ring T> void decay(Derivation<T>& d) {
+template <Field T> void decay(Derivation<T>& d) {
   const Index L = d.size("L", 4, 32), d_k = d.size("d_k", 3, 24), d_v = d.size("d_v", 2, 20);
 
   const Mat<T> Q = d.matrix(L, d_k), K = d.matrix(L, d_k);  // [L x d_k]

@@ -10,7 +10,7 @@ namespace delta {
 // The memory predicts the value under the key, and the error is written along the key. That is a
 // gradient step on a squared error; with the right step size it is the projection of Kaczmarz.
 
-template <Ring T> void delta_step(Derivation<T>& d) {
+template <Field T> void delta_step(Derivation<T>& d) {
   const Index d_k = d.size("d_k", 3, 48), d_v = d.size("d_v", 2, 32);
 
   const Mat<T> S = d.matrix(d_v, d_k);                // [d_v x d_k]  S_{t-1}

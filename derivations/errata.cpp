@@ -10,7 +10,7 @@ namespace delta {
 // If one of these claims failed, the printed form would be right after all, and the build would
 // stop. Where d = 1 every vector and every state is one number.
 
-template <Ring T> void errata(Derivation<T>& d) {
+template <Field T> void errata(Derivation<T>& d) {
   const auto mat = [](Index rows, Index cols, std::initializer_list<int> entries) {
     Mat<T> M(rows, cols);
     Index i = 0;

@@ -12,7 +12,7 @@ namespace delta {
 // write is exactly zero and the state grows by 25/16 every two tokens; then the sharp bound on
 // one step, and from it a certificate under which no sequence can grow.
 
-template <Ring T> void exploding_state(Derivation<T>& d) {
+template <Field T> void exploding_state(Derivation<T>& d) {
   const auto vec = [](T a, T b) {
     Vec<T> x(2);
     x << a, b;

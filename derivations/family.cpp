@@ -15,7 +15,7 @@ namespace delta {
 // is written along (y), in when the prediction is read, and in how many such steps a token takes.
 // Here each rule stands as its source prints it, beside these three lines.
 
-template <Ring T> void family(Derivation<T>& d) {
+template <Field T> void family(Derivation<T>& d) {
   const Index d_k = d.size("d_k", 3, 24), d_v = d.size("d_v", 2, 16);
 
   const Mat<T> S = d.matrix(d_v, d_k),

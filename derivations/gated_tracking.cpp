@@ -9,7 +9,7 @@ namespace delta {
 // contracts, relative to the decayed memory. What is new is that forgetting is itself a drift:
 // the memory that predicted S_{t-1} x now predicts alpha S_{t-1} x.
 
-template <Ring T> void gated_tracking(Derivation<T>& d) {
+template <Field T> void gated_tracking(Derivation<T>& d) {
   const Index d_k = d.size("d_k", 3, 48), d_v = d.size("d_v", 2, 32);
 
   const Mat<T> S = d.matrix(d_v, d_k);  // [d_v x d_k]  S_{t-1}

@@ -10,7 +10,7 @@ namespace delta {
 // F^r = gamma_r P^r. P, and with it W, does not know of the decay. G is a sum of writes of
 // different ages, so its coefficients U~ do.
 
-template <Ring T> void gated_wy(Derivation<T>& d) {
+template <Field T> void gated_wy(Derivation<T>& d) {
   const Index C = d.size("C", 4, 48), d_k = d.size("d_k", 3, 32), d_v = d.size("d_v", 2, 24);
 
   const Mat<T> Q = d.matrix(C, d_k), K = d.matrix(C, d_k);     // [C x d_k]

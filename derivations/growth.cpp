@@ -11,7 +11,7 @@ namespace delta {
 // every s, no sequence of tokens can make the state grow. Rules that erase along the key they read
 // have this property; rules that erase along another key need a decay that makes up for it.
 
-template <Ring T> void growth(Derivation<T>& d) {
+template <Field T> void growth(Derivation<T>& d) {
   const Index d_k = d.size("d_k", 3, 24);
 
   // Without an order the length of a key plays no role: n stands for |k|^2.

@@ -10,7 +10,7 @@ namespace delta {
 // for as many directions as it has factors, and stays that cheap: it is never formed as a d x d
 // matrix.
 
-template <Ring T> void householder(Derivation<T>& d) {
+template <Field T> void householder(Derivation<T>& d) {
   const Index r = d.size("r", 3, 32), d_k = d.size("d_k", 4, 32), d_v = d.size("d_v", 2, 24);
 
   const Mat<T> K = d.matrix(r, d_k), V = d.matrix(r, d_v);  // [r x d_k], [r x d_v]

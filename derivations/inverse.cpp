@@ -9,7 +9,7 @@ namespace delta {
 // carried through the transitions of the tokens between, read by a later token. This bounds the
 // entries for unit keys, and says when the bound fails.
 
-template <Ring T> void inverse(Derivation<T>& d) {
+template <Field T> void inverse(Derivation<T>& d) {
   const Index C = d.size("C", 4, 32), d_k = d.size("d_k", 3, 24);
 
   const Mat<T> K = d.matrix(C, d_k), X = d.matrix(C, d_k);                      // [C x d_k]

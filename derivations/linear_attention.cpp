@@ -12,7 +12,7 @@ namespace delta {
 //
 // The same outputs come out of two products of matrices and a mask, with no state at all.
 
-template <Ring T> void linear_attention(Derivation<T>& d) {
+template <Field T> void linear_attention(Derivation<T>& d) {
   const Index L = d.size("L", 4, 48), d_k = d.size("d_k", 3, 32), d_v = d.size("d_v", 2, 24);
 
   const Mat<T> Q = d.matrix(L, d_k);  // [L x d_k]  row t is q_t

@@ -14,7 +14,7 @@ namespace delta {
 //
 //     z = beta v - S p,    S <- S D + z y^T.
 
-template <Ring T> void one_solve(Derivation<T>& d) {
+template <Field T> void one_solve(Derivation<T>& d) {
   const Index C = d.size("C", 4, 40), d_k = d.size("d_k", 3, 24), d_v = d.size("d_v", 2, 20);
 
   const Mat<T> Q = d.matrix(C, d_k), X = d.matrix(C, d_k), Y = d.matrix(C, d_k);  // [C x d_k]

@@ -10,7 +10,7 @@ namespace delta {
 // equals |E|^2, or that plus another square, then S* is the minimiser, there is no other, and
 // nothing was differentiated.
 
-template <Ring T> void online_objectives(Derivation<T>& d) {
+template <Field T> void online_objectives(Derivation<T>& d) {
   const Index d_k = d.size("d_k", 3, 32), d_v = d.size("d_v", 2, 24);
 
   const Mat<T> S = d.matrix(d_v, d_k), E = d.matrix(d_v, d_k);  // [d_v x d_k]

@@ -9,7 +9,7 @@ namespace delta {
 // with a frozen gradient, on the logits, on the transposed state, on a state of twice the width.
 // Each is one identity.
 
-template <Ring T> void other_rules(Derivation<T>& d) {
+template <Field T> void other_rules(Derivation<T>& d) {
   const Index L = d.size("L", 4, 12), d_k = d.size("d_k", 2, 6), d_v = d.size("d_v", 2, 4);
 
   const Mat<T> Q = d.matrix(L, d_k), K = d.matrix(L, d_k);  // [L x d_k]

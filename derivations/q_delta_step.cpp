@@ -11,7 +11,7 @@ namespace delta {
 //
 //     S_t = alpha S_{t-1} (I - beta x k^T) + beta v k^T,    o_t = S_t q.
 
-template <Ring T> void q_delta_step(Derivation<T>& d) {
+template <Field T> void q_delta_step(Derivation<T>& d) {
   const Index d_k = d.size("d_k", 3, 48), d_v = d.size("d_v", 2, 32);
 
   const Mat<T> S = d.matrix(d_v, d_k);  // [d_v x d_k]

@@ -12,7 +12,7 @@ namespace delta {
 // and the error ends within a radius of rho r / (1 - rho). The bound follows from e_t = (1 - beta
 // a) e~_t and e~_t = e_{t-1} + r_t alone: |e_t| <= rho (|e_{t-1}| + r), unrolled.
 
-template <Ring T> void tracking(Derivation<T>& d) {
+template <Field T> void tracking(Derivation<T>& d) {
   const Index L = d.size("L", 8, 24), d_k = d.size("d_k", 3, 16);
 
   // ## 1. On a random sequence, one value channel

@@ -10,7 +10,7 @@ namespace delta {
 // earlier key by its transition, so a read with any vector returns a mix of old values, with
 // weights of either sign.
 
-template <Ring T> void value_mixing(Derivation<T>& d) {
+template <Field T> void value_mixing(Derivation<T>& d) {
   const Index L = d.size("L", 4, 32), d_k = d.size("d_k", 3, 24), d_v = d.size("d_v", 2, 20);
 
   const Mat<T> Q = d.matrix(L, d_k), K = d.matrix(L, d_k);  // [L x d_k]

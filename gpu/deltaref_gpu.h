@@ -108,7 +108,6 @@ typedef struct {
   int32_t stages;         /**< chunks its shared memory holds at a time */
   int32_t chains;         /**< v5: blocks that carry the S of a head, else 0 */
   int32_t producers;      /**< v5: blocks that prepare a head's chunks, else 0 */
-  int32_t heads;          /**< v5: heads that a cluster of blocks serves at a time, else 0 */
   int32_t clusters;       /**< v5: clusters, which share the heads of all sequences, else 0 */
   int32_t segments;       /**< v5: parts into which a sequence is cut, else 0 */
   int64_t slots;          /**< chunk slots of the trace and the workspace */

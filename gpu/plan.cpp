@@ -4,7 +4,6 @@
 #include "gpu/plan.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstdio>
 #include <iterator>
 
@@ -114,24 +113,20 @@ std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const 
       if (p.T >= std::int64_t{1} << 31 || slots(p, kChunk) * p.HV >= std::int64_t{1} << 31)
         return "v5 counts tokens and chunks in 32 bits";
       if (p.trace.W || p.trace.U) return "v5 computes neither W nor U~";
-      // A cluster is one block that carries S and one that prepares its chunks; where that leaves half of the
-      // multiprocessors idle, twice as many of both.
-      const std::int64_t lanes = sequences(p) * p.HV;
-      const bool few = p.d_v == 128 && lanes * 4 <= device.multiprocessors;
+      // A cluster is one block that carries all rows of S and one that prepares; where heads are few, twice as many of
+      // both. Clusters of four leave some multiprocessors idle.
+      const std::int64_t lanes = sequences(p) * p.HV, all = device.multiprocessors;
       if (p.rows && (p.rows < 64 || p.rows > p.d_v)) return "a block of v5 owns 64 or 128 rows of S";
+      const bool few = p.d_v == 128 && lanes <= all / 4 - 3;
       out.rows = p.rows ? p.rows : few ? 64 : static_cast<std::int32_t>(p.d_v);
       out.chains = out.producers = static_cast<std::int32_t>(p.d_v / out.rows);
-      out.heads = 2 / out.chains;
-      out.clusters = static_cast<std::int32_t>(
-          std::min<std::int64_t>((lanes + out.heads - 1) / out.heads, device.multiprocessors / 4 - 1));
+      out.clusters = static_cast<std::int32_t>(std::min(lanes, all / (2 * out.chains)));
       out.segments = 1;
       out.stages = 4;
       while (hopper_shared(p.d_k, out.rows, out.stages) > device.shared_memory) --out.stages;
       if (out.stages < 2)
         return "v5 needs " + number(hopper_shared(p.d_k, out.rows, 2)) + " bytes of shared memory and a block has " +
                number(device.shared_memory);
-      if (getenv("DR_H")) out.heads = atoi(getenv("DR_H")), out.clusters = std::min<int>((lanes + out.heads - 1) / out.heads, device.multiprocessors / (out.heads * (out.chains + out.producers)));
-      if (getenv("DR_C")) out.clusters = std::min(out.clusters, atoi(getenv("DR_C")));
       out.chunk = kChunk;
       break;
     }
@@ -175,10 +170,10 @@ std::int64_t chain_shared(std::int64_t d_k, std::int64_t rows, bool per_channel,
 
 std::int64_t hopper_shared(std::int64_t d_k, std::int64_t rows, int stages) {
   // A chain: barriers and factors, o^T of a chunk, then in a stage K, Q, W [C x d_k], T and P [C x C], V [C x rows]. A
-  // producer: four times K and Q, P, blocks of L and A, numbers.
+  // producer: three times K, Q and W, P, blocks of L and A, numbers.
   const std::int64_t keys = 2 * kChunk * d_k, values = 2 * kChunk * rows, square = 2 * kChunk * kChunk, KB = 1024;
   return std::max((2560 + values + KB - 1) / KB * KB + stages * (3 * keys + 2 * square + values),
-                  KB + 4 * (2 * keys + square + 15 * KB));
+                  KB + 3 * (3 * keys + square + 15 * KB));
 }
 
 Refusal check(const deltaref_gpu_problem& p) {

@@ -87,6 +87,9 @@ def main():
     parser.add_argument("program", help="the built deltaref_bench")
     parser.add_argument("--repeats", type=int, default=5)
     a = parser.parse_args()
+    if a.repeats < 1:
+        print(f"deltaref: bench: expected --repeats of at least 1, got {a.repeats}", file=sys.stderr)
+        return 2
 
     ours = json.loads(subprocess.run([a.program, str(a.repeats)], check=True, stdout=subprocess.PIPE).stdout)
     theirs = torch_seconds((ours["H"], ours["T"], ours["d"]), a.repeats) if torch else {}
@@ -105,4 +108,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -262,10 +262,11 @@ std::vector<Row> run_case(const Selection& what, const Job& job) {
   std::vector<Row> rows;
   Case c(*job.rule, *job.family, job.size, what.seed);
   for (const std::string& form : forms_of(what)) {
-    const bool can = c.can(form);
+    const std::string reason =
+        c.can(form) ? too_large(form, job.size) : std::string("the form does not apply to this rule");
     auto row = [&](std::string_view scalar, int up_to, auto compute) {
       if (!chosen(what.scalars, scalar) || job.scalars > up_to) return;
-      rows.push_back(can ? compute() : c.skipped(form, scalar, "the form does not apply to this rule"));
+      rows.push_back(reason.empty() ? compute() : c.skipped(form, scalar, reason));
     };
     row("rational", Job::sweep, [&] { return c.exact<Rational>(form); });
     row("gf61", Job::gf61, [&] { return c.exact<GF61>(form); });
@@ -285,7 +286,7 @@ std::vector<Row> run_laws(const Selection& what, const Job& job) {
   size.shape.offsets.clear();  // the laws about packed sequences pack for themselves
   const Case c(*job.rule, *job.family, size, what.seed);
   for (const std::string& form : forms_of(what)) {
-    if (!c.can(form)) continue;
+    if (!c.can(form) || !too_large(form, size).empty()) continue;
     for (const Law& law : laws())
       for (const auto& [scalar, check] : law.checks) {
         if (!chosen(what.laws, law.name) || !chosen(what.scalars, scalar)) continue;
@@ -306,12 +307,12 @@ std::vector<Row> run_laws(const Selection& what, const Job& job) {
 /// What a selection runs, in order. By default each rule and family run at the base size and at one row of the sweep,
 /// a different one for each pair, so that every rule and every family meet many of them; `full` runs them all. A rule
 /// and a family meet the same row whatever else is selected.
-std::vector<Job> jobs(const Selection& what) {
+std::vector<Job> jobs(const Selection& what, const std::vector<const Rule*>& among) {
   std::vector<Job> out;
   const Size base = Size::parse(what.quick ? kQuickSize : kBaseSize);
   const bool prove = what.prove && chosen(what.forms, "recurrent") && chosen(what.scalars, "double");
   std::size_t turn = 0;
-  for (const Rule* rule : rules()) {
+  for (const Rule* rule : among) {
     for (const Family& family : families()) {
       if (!family.concerns(rule->info)) continue;
       const std::size_t row = turn++ % sweep().size();
@@ -405,9 +406,43 @@ double schwartz_zippel(const Size& size) {
   return (steps * (m * double(size.C) + 6) + 4) / static_cast<double>(GF61::p);
 }
 
+std::string too_large(std::string_view form, const Size& size) {
+  Index tokens = 0;
+  for (Index n = 0; n < size.shape.sequences(); ++n) tokens = std::max(tokens, size.shape.length(n));
+  const Mutant<double>* m = find_mutant<double>(form);
+  auto* const largest = m ? (m->chunked ? &one_chunk : nullptr) : find_form<double>(form)->largest;
+  const Index side = largest ? largest(tokens, size.C) : 0;
+  if (side <= kLargestSquare) return {};
+  const std::string n = std::to_string(side), most = std::to_string(kLargestSquare);
+  return std::string(form) + " holds a matrix of " + n + " x " + n + " numbers, expected at most " + most + " x " +
+         most + "; try a smaller " + (largest == &one_chunk ? "C" : "T") + ", or --form recurrent";
+}
+
+std::string disagreement(const Rule& rule, std::uint64_t seed) {
+  const Size size = Size::parse(kBaseSize);
+  const Problem<GF61> p = generic<GF61>(draw(rule.info, families().front(), size, seed), seed);
+  const Result<GF61> want = compute_paper<GF61>(rule, p), got = compute<GF61>(rule, "recurrent", size.C, p);
+  for (std::size_t lane = 0; lane < want.size(); ++lane)
+    for (Index t = 0; t < want[lane].O.rows(); ++t)
+      if (want[lane].O.row(t) != got[lane].O.row(t))
+        return "steps and paper_step disagree, first at token " + std::to_string(t);
+  return {};
+}
+
 void check_equivalence(const Selection& what, const std::function<void(const Row&)>& report,
-                       const std::function<void(std::size_t, std::size_t)>& progress) {
-  const std::vector<Job> all = jobs(what);
+                       const std::function<void(std::size_t, std::size_t)>& progress,
+                       const std::vector<const Rule*>& among) {
+  std::vector<Job> all = jobs(what, among);
+  for (const Rule* rule : among) {
+    const auto of_rule = [&](const Job& job) { return job.rule == rule; };
+    if (std::ranges::none_of(all, of_rule)) continue;
+    const std::string reason = disagreement(*rule, what.seed);
+    if (reason.empty()) continue;
+    Row row = Case(*rule, families().front(), Size::parse(kBaseSize), what.seed).blank("recurrent", "gf61", "exact");
+    row.verdict = Verdict::failed, row.ratio = INFINITY, row.reason = reason + "; its forms were not run";
+    report(row);
+    std::erase_if(all, of_rule);
+  }
   in_order<std::vector<Row>>(
       all.size(),
       [&](std::size_t i) {

@@ -49,10 +49,23 @@ struct Selection {
   std::uint64_t seed = 1;
 };
 
-/// Runs the table on all cores. \param report is called with each row, in an order that does not depend on timing
-/// \param progress is called with the cases done and their number
+/// The side of the largest square matrix that a form may hold, a table of T x T scores or one chunk of C x C: 128 MiB
+/// of doubles.
+inline constexpr Index kLargestSquare = 4096;
+
+/// Why a form, or a mutant, is not run at that size; empty if it is.
+std::string too_large(std::string_view form, const Size& size);
+
+/// The first token at which `steps` and `paper_step` of a rule disagree, at a random point of GF(2^61 - 1): no form can
+/// then equal the printed formula. Empty if they agree.
+std::string disagreement(const Rule& rule, std::uint64_t seed);
+
+/// Runs the table on all cores. A rule that disagrees with itself makes one failed row; its forms are not run.
+/// \param report  is called with each row, in an order that does not depend on timing
+/// \param progress  is called with the cases done and their number
 void check_equivalence(const Selection& what, const std::function<void(const Row&)>& report,
-                       const std::function<void(std::size_t, std::size_t)>& progress = nullptr);
+                       const std::function<void(std::size_t, std::size_t)>& progress = nullptr,
+                       const std::vector<const Rule*>& among = rules());
 
 /// The error that correct code of that form makes on that problem in formats of `bits` bits, in units of u = 2^-bits:
 /// \f[ E = 2 \max_{i \le 6} \frac{\epsilon(p_i)}{2^{-p_i}} + 1 \f]

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -80,6 +81,21 @@ std::int64_t DumpTensor::integer(std::int64_t i) const {
   return dtype == Dtype::i32 ? load<std::int32_t>(p) : load<std::int64_t>(p);
 }
 
+const DumpTensor* Dump::find(const std::string& tensor) const {
+  if (const auto why = unread.find(tensor); why != unread.end())
+    throw UsageError(file + ": tensor '" + tensor + "' " + why->second);
+  const auto it = tensors.find(tensor);
+  return it == tensors.end() ? nullptr : &it->second;
+}
+
+std::vector<std::string> Dump::names() const {
+  std::vector<std::string> all;
+  for (const auto& [name, t] : tensors) all.push_back(name);
+  for (const auto& [name, why] : unread) all.push_back(name);
+  std::ranges::sort(all);
+  return all;
+}
+
 void Dump::add(const std::string& tensor, Dtype dtype, std::vector<std::int64_t> shape,
                std::span<const double> values) {
   auto bytes = std::make_shared<std::vector<std::byte>>();
@@ -124,12 +140,12 @@ std::string text(std::span<const std::int64_t> shape) {
   return s + "]";
 }
 
-Dump read_dump(const std::string& path) {
+Dump read_dump(const std::string& path, const Wanted& wanted) {
   std::size_t size = 0;
   const std::shared_ptr<const std::byte> file = map_file(path, size);
   const std::span<const std::byte> bytes{file.get(), size};
   const bool zip = size >= 2 && std::memcmp(file.get(), "PK", 2) == 0;
-  Dump d = zip ? read_npz(bytes, path) : read_safetensors(bytes, path);
+  Dump d = zip ? read_npz(bytes, path, wanted) : read_safetensors(bytes, path);
   d.storage.push_back(file);
   return d;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -43,23 +44,28 @@ struct DumpTensor {
 struct Dump {
   std::string file;  ///< how messages name it
   std::map<std::string, DumpTensor> tensors;
+  std::map<std::string, std::string> unread;  ///< tensors that nobody wanted or whose type is not read, and why
   std::map<std::string, std::string> metadata;
   std::vector<std::shared_ptr<const void>> storage;  ///< keeps the bytes of the tensors alive
 
-  const DumpTensor* find(const std::string& tensor) const {
-    const auto it = tensors.find(tensor);
-    return it == tensors.end() ? nullptr : &it->second;
-  }
+  /// The tensor of that name; nullptr if the file has none. \throws UsageError for one that was not read
+  const DumpTensor* find(const std::string& tensor) const;
+  /// Of every tensor in the file, read or not.
+  std::vector<std::string> names() const;
   /// Adds a tensor, or replaces it; each value is rounded to the type.
   void add(const std::string& tensor, Dtype dtype, std::vector<std::int64_t> shape, std::span<const double> values);
 };
 
+/// Which tensors and strings of an archive will be looked at: nothing else is unpacked.
+using Wanted = std::function<bool(std::string_view name)>;
+inline bool everything(std::string_view) { return true; }
+
 /// Reads a .safetensors or .npz file; which one is told from its first bytes. \throws UsageError
-Dump read_dump(const std::string& path);
+Dump read_dump(const std::string& path, const Wanted& wanted = everything);
 
 /// The two formats over bytes in memory, which must outlive the dump. \throws UsageError
 Dump read_safetensors(std::span<const std::byte> file, std::string name);
-Dump read_npz(std::span<const std::byte> file, std::string name);
+Dump read_npz(std::span<const std::byte> file, std::string name, const Wanted& wanted = everything);
 
 /// The bytes of a safetensors file with these tensors and strings.
 std::vector<std::byte> write_safetensors(const std::map<std::string, DumpTensor>& tensors,

@@ -95,60 +95,79 @@ std::vector<Member> members(const Reader& zip, const std::string& file) {
   return all;
 }
 
-/// The bytes of a member: in place if stored, inflated into memory of the dump if deflated. The output grows with
-/// what really comes out, so a member that lies about its size costs nothing.
-Bytes contents(const Reader& zip, const Member& m, const std::string& where, Dump& dump) {
-  if (m.flags & 1) throw UsageError(where + ": is encrypted; store it without a password");
-  if (zip.number<std::uint32_t>(m.header) != kLocal) throw UsageError(where + ": its zip header is damaged");
-  const std::uint64_t data =
-      m.header + kLocalSize + zip.number<std::uint16_t>(m.header + 26) + zip.number<std::uint16_t>(m.header + 28);
-  const Bytes packed = zip.part(data, m.packed);
-  auto checked = [&](Bytes b) {
-    const uLong crc = crc32_z(0, reinterpret_cast<const Bytef*>(b.data()), b.size());
-    if (crc != m.crc) throw UsageError(where + ": its checksum does not match; the file is damaged");
-    return b;
-  };
-  if (m.method == 0) {
-    if (m.packed != m.size) throw UsageError(where + ": is stored, with two different sizes; the file is damaged");
-    return checked(packed);
+/// The bytes of a member, as many as are asked for: in place if it is stored, else inflated. Memory grows with what
+/// really comes out, so a member that lies about its size costs nothing.
+class Contents {
+ public:
+  Contents(const Reader& zip, const Member& m, const std::string& where) : m_(m), where_(where) {
+    if (m.flags & 1) throw UsageError(where + ": is encrypted; store it without a password");
+    if (zip.number<std::uint32_t>(m.header) != kLocal) throw UsageError(where + ": its zip header is damaged");
+    const std::uint64_t data =
+        m.header + kLocalSize + zip.number<std::uint16_t>(m.header + 26) + zip.number<std::uint16_t>(m.header + 28);
+    packed_ = zip.part(data, m.packed);
+    if (m.method != 0 && m.method != Z_DEFLATED)
+      throw UsageError(where + ": is compressed by method " + std::to_string(m.method) +
+                       "; expected stored or deflated, as numpy.savez and savez_compressed write");
+    if (m.method == 0 && m.packed != m.size)
+      throw UsageError(where + ": is stored, with two different sizes; the file is damaged");
+    if (m.method == Z_DEFLATED && inflateInit2(&z_, -MAX_WBITS) != Z_OK)
+      throw UsageError(where + ": cannot start to inflate");
   }
-  if (m.method != Z_DEFLATED)
-    throw UsageError(where + ": is compressed by method " + std::to_string(m.method) +
-                     "; expected stored or deflated, as numpy.savez and savez_compressed write");
-  z_stream z{};
-  if (inflateInit2(&z, -MAX_WBITS) != Z_OK) throw UsageError(where + ": cannot start to inflate");
-  struct End {
-    z_stream& z;
-    ~End() { inflateEnd(&z); }
-  } const end{z};
-  auto out = std::make_shared<std::vector<std::byte>>();
-  std::uint64_t in = 0;
-  int status = Z_OK;
-  while (status == Z_OK && out->size() <= m.size) {
-    const std::size_t have = out->size();
+  Contents(const Contents&) = delete;
+  ~Contents() { inflateEnd(&z_); }
+
+  /// The first n bytes, or all if there are fewer.
+  Bytes first(std::uint64_t n) {
+    if (m_.method == Z_DEFLATED) inflate_to(n);
+    const Bytes have = m_.method == Z_DEFLATED ? Bytes(*out_) : packed_;
+    return have.first(std::min<std::uint64_t>(n, have.size()));
+  }
+
+  /// All of them, of the promised size and checksum; the dump keeps them.
+  Bytes all(Dump& dump) {
     // The final block is sized to what is promised; one byte more shows a promise that is too small.
-    out->resize(std::min<std::uint64_t>(have + std::max<std::uint64_t>(have, 1 << 16), m.size + 1));
-    z.next_out = reinterpret_cast<Bytef*>(out->data() + have);
-    z.avail_out = static_cast<uInt>(std::min<std::uint64_t>(out->size() - have, 1u << 30));
-    const uInt space = z.avail_out;
-    while (status == Z_OK && z.avail_out > 0) {
-      if (z.avail_in == 0) {
-        const std::uint64_t n = std::min<std::uint64_t>(packed.size() - in, 1u << 30);
-        if (n == 0) status = Z_BUF_ERROR;
-        z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data() + in));
-        z.avail_in = static_cast<uInt>(n);
-        in += n;
-      }
-      if (status == Z_OK) status = inflate(&z, Z_NO_FLUSH);
-    }
-    out->resize(have + (space - z.avail_out));
+    while (m_.method == Z_DEFLATED && status_ == Z_OK && out_->size() <= m_.size)
+      inflate_to(std::min<std::uint64_t>(std::max<std::uint64_t>(2 * out_->size(), 1 << 16), m_.size + 1));
+    const Bytes bytes = first(m_.size + 1);
+    if (bytes.size() != m_.size || (m_.method == Z_DEFLATED && status_ != Z_STREAM_END))
+      throw UsageError(where_ + ": its compressed data are damaged, or not of the " + std::to_string(m_.size) +
+                       " bytes that the archive promises");
+    if (crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()) != m_.crc)
+      throw UsageError(where_ + ": its checksum does not match; the file is damaged");
+    dump.storage.push_back(out_);
+    return bytes;
   }
-  if (status != Z_STREAM_END || out->size() != m.size)
-    throw UsageError(where + ": its compressed data are damaged, or not of the " + std::to_string(m.size) +
-                     " bytes that the archive promises");
-  dump.storage.push_back(out);
-  return checked(*out);
-}
+
+ private:
+  void inflate_to(std::uint64_t n) {
+    const std::size_t have = out_->size();
+    if (status_ != Z_OK || n <= have) return;
+    constexpr std::uint64_t most = 1u << 30;  // what zlib can count
+    n = std::min<std::uint64_t>(n, have + most);
+    out_->resize(n);
+    z_.next_out = reinterpret_cast<Bytef*>(out_->data() + have);
+    z_.avail_out = static_cast<uInt>(n - have);
+    while (status_ == Z_OK && z_.avail_out > 0) {
+      if (z_.avail_in == 0) {
+        const std::uint64_t more = std::min<std::uint64_t>(packed_.size() - in_, most);
+        if (more == 0) status_ = Z_BUF_ERROR;
+        z_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed_.data() + in_));
+        z_.avail_in = static_cast<uInt>(more);
+        in_ += more;
+      }
+      if (status_ == Z_OK) status_ = inflate(&z_, Z_NO_FLUSH);
+    }
+    out_->resize(n - z_.avail_out);
+  }
+
+  const Member& m_;
+  const std::string& where_;
+  Bytes packed_;
+  std::uint64_t in_ = 0;  ///< so many packed bytes were handed over
+  std::shared_ptr<std::vector<std::byte>> out_ = std::make_shared<std::vector<std::byte>>();
+  z_stream z_{};
+  int status_ = Z_OK;
+};
 
 /// What stands in the header of a .npy file, a Python dictionary such as
 /// {'descr': '<f4', 'fortran_order': False, 'shape': (1, 150, 2), }
@@ -250,12 +269,30 @@ std::optional<Dtype> dtype_of(std::string_view descr) {
   return known == std::end(names) ? std::nullopt : std::optional(known->second);
 }
 
-/// An array of one string, '<U11' (UTF-32) or '|S11': the metadata of an npz dump. Trailing zeros pad it.
-std::optional<std::string> string_of(const NpyHeader& h, Bytes data) {
-  const bool wide = h.descr.starts_with("<U");
-  if (!wide && !h.descr.starts_with("|S")) return std::nullopt;
-  const std::size_t width = wide ? 4 : 1;
-  if (elements(h.shape) != 1 || data.size() % width != 0) return std::nullopt;
+/// The width of a character of a string array, '<U11' (UTF-32) or '|S11'; 0 for another.
+std::size_t character_width(std::string_view descr) { return descr.starts_with("<U") ? 4 : descr.starts_with("|S"); }
+
+/// How many bytes an array of this header has, if it is one that is read: numbers, or one string of metadata.
+std::optional<std::uint64_t> size_in_bytes(const NpyHeader& h) {
+  const std::int64_t count = elements(h.shape);
+  std::uint64_t size = 0, n = 0;
+  if (const auto dtype = dtype_of(h.descr)) {
+    size = size_of(*dtype);
+  } else if (const std::size_t width = character_width(h.descr); width > 0 && count == 1) {
+    const char *digits = h.descr.data() + 2, *end = h.descr.data() + h.descr.size();
+    std::uint32_t length = 0;
+    if (const auto [at, error] = std::from_chars(digits, end, length); error != std::errc() || at != end)
+      return std::nullopt;
+    size = width * length;
+  } else {
+    return std::nullopt;
+  }
+  // More than there can be, where the product does not fit.
+  return count < 0 || __builtin_mul_overflow(static_cast<std::uint64_t>(count), size, &n) ? UINT64_MAX : n;
+}
+
+/// Trailing zeros pad a string.
+std::string string_of(std::size_t width, Bytes data) {
   std::string s;
   for (std::size_t i = 0; i < data.size(); i += width) {
     std::uint32_t c = 0;
@@ -280,9 +317,13 @@ Bytes to_c_order(Bytes data, std::span<const std::int64_t> shape, std::size_t si
   return *out;
 }
 
-void add_array(Dump& dump, const std::string& key, Bytes npy) {
+constexpr std::uint64_t kLongestHeader = 1 << 16;  // numpy's own take some 100 bytes
+
+/// Unpacks the header of an array; the rest only if its type is read, and as long as its shape says.
+void add_array(Dump& dump, const std::string& key, const Reader& zip, const Member& m) {
   const std::string where = dump.file + ": array '" + key + "'";
-  const Reader r(npy, where);
+  Contents contents(zip, m, where);
+  const Reader r(contents.first(kLongestHeader), where);
   if (r.string(0, 6) != "\x93NUMPY") throw UsageError(where + ": is no .npy file");
   const auto version = r.number<std::uint8_t>(6);
   if (version < 1 || version > 3)
@@ -291,23 +332,24 @@ void add_array(Dump& dump, const std::string& key, Bytes npy) {
   const std::uint64_t length = version == 1 ? r.number<std::uint16_t>(8) : r.number<std::uint32_t>(8);
   const std::string header = r.string(begin, length);
   const NpyHeader h = NpyParser(header, where).parse();
-  const Bytes data = npy.subspan(begin + length);
 
-  if (const auto s = string_of(h, data)) {
-    dump.metadata[key] = *s;
+  const std::optional<std::uint64_t> expected = size_in_bytes(h);
+  if (!expected) {
+    dump.unread[key] = "is of type '" + h.descr.substr(0, 20) +
+                       "', which is not read; expected little-endian bfloat16, float16, float32 or float64 (offsets: "
+                       "int32 or int64; metadata: one string)";
     return;
   }
-  const auto dtype = dtype_of(h.descr);
-  if (!dtype)
-    throw UsageError(where + ": type '" + h.descr.substr(0, 20) +
-                     "' is not read; expected little-endian bfloat16, float16, float32 or float64 (offsets: int32 or "
-                     "int64; metadata: one string)");
-  const std::int64_t count = elements(h.shape);
-  const std::size_t size = size_of(*dtype);
-  if (count < 0 || data.size() % size != 0 || static_cast<std::uint64_t>(count) != data.size() / size)
+  const std::uint64_t data_size = m.size - std::min(m.size, begin + length);
+  if (data_size != *expected)
     throw UsageError(where + ": shape " + text(h.shape) + " of '" + h.descr + "' does not fill its " +
-                     std::to_string(data.size()) + " bytes");
-  dump.tensors[key] = {*dtype, h.shape, h.fortran && count > 0 ? to_c_order(data, h.shape, size, dump) : data};
+                     std::to_string(data_size) + " bytes");
+  const Bytes data = contents.all(dump).subspan(begin + length);
+  if (const auto dtype = dtype_of(h.descr))
+    dump.tensors[key] = {*dtype, h.shape,
+                         h.fortran && !data.empty() ? to_c_order(data, h.shape, size_of(*dtype), dump) : data};
+  else
+    dump.metadata[key] = string_of(character_width(h.descr), data);
 }
 
 /// A metadata number, such as scale = np.float64(0.125), is as good as its text.
@@ -323,7 +365,7 @@ void numbers_to_metadata(Dump& dump) {
 
 }  // namespace
 
-Dump read_npz(Bytes file, std::string name) {
+Dump read_npz(Bytes file, std::string name, const Wanted& wanted) {
   Dump d{.file = std::move(name)};
   const Reader zip(file, d.file);
   std::uint64_t packed = 0;  // of all members so far: members that share bytes could unpack to any size
@@ -332,9 +374,12 @@ Dump read_npz(Bytes file, std::string name) {
     if (packed > file.size()) throw UsageError(d.file + ": the arrays of the archive overlap; the file is damaged");
     std::string key = m.name;
     if (key.ends_with(".npy")) key.resize(key.size() - 4);
-    const std::string where = d.file + ": array '" + key + "'";
-    if (d.tensors.contains(key) || d.metadata.contains(key)) throw UsageError(where + ": is stored twice");
-    add_array(d, key, contents(zip, m, where, d));
+    if (d.tensors.contains(key) || d.metadata.contains(key) || d.unread.contains(key))
+      throw UsageError(d.file + ": array '" + key + "': is stored twice");
+    if (wanted(key))
+      add_array(d, key, zip, m);
+    else
+      d.unread[key] = "was not looked at";
   }
   numbers_to_metadata(d);
   return d;

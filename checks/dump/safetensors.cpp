@@ -97,10 +97,6 @@ Dump read_safetensors(std::span<const std::byte> file, std::string name) {
     if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string())
       throw UsageError(where + ": expected an entry with dtype, shape and data_offsets");
     const std::string dtype = entry["dtype"].get<std::string>();
-    const auto* known = std::ranges::find(kNames, dtype, &std::pair<std::string_view, Dtype>::first);
-    if (known == std::end(kNames))
-      throw UsageError(where + ": type " + dtype.substr(0, 20) +
-                       " is not read; expected BF16, F16, F32 or F64 (offsets: I32 or I64)");
     const std::vector<std::int64_t> shape = integers(entry, "shape", where);
     const std::vector<std::int64_t> offsets = integers(entry, "data_offsets", where);
     if (offsets.size() != 2 || offsets[0] > offsets[1])
@@ -108,12 +104,18 @@ Dump read_safetensors(std::span<const std::byte> file, std::string name) {
     if (static_cast<std::uint64_t>(offsets[1]) > buffer.size())
       throw UsageError(where + ": data_offsets " + text(offsets) + " leave the buffer of " +
                        std::to_string(buffer.size()) + " bytes; was the file cut?");
+    ranges.emplace_back(offsets[0], offsets[1]);
+    const auto* known = std::ranges::find(kNames, dtype, &std::pair<std::string_view, Dtype>::first);
+    if (known == std::end(kNames)) {
+      d.unread[key] = "is of type " + dtype.substr(0, 20) +
+                      ", which is not read; expected BF16, F16, F32 or F64 (offsets: I32 or I64)";
+      continue;
+    }
     const std::int64_t count = elements(shape), bytes = offsets[1] - offsets[0];
     const auto size = static_cast<std::int64_t>(size_of(known->second));
     if (count < 0 || count != bytes / size || bytes % size != 0)
       throw UsageError(where + ": shape " + text(shape) + " of " + dtype + " does not fill its " +
                        std::to_string(bytes) + " bytes");
-    ranges.emplace_back(offsets[0], offsets[1]);
     d.tensors[key] = {known->second, shape, buffer.subspan(static_cast<std::size_t>(offsets[0]), bytes)};
   }
   // The format wants the buffer covered without gap or overlap, so that a file has one meaning.

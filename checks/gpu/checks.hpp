@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,10 @@ struct Row {
   double ratio = 0;
   Verdict verdict = Verdict::skipped;
   std::string reason;
+  std::map<std::string, double> figures;  ///< measured on the way, for information
 };
+
+using Report = std::function<void(const Row&)>;
 
 struct Selection {
   std::vector<std::string> rules, families;
@@ -27,6 +31,6 @@ struct Selection {
 };
 
 /// Every kernel on every family, its intermediates, and the laws. \param report  is called from one thread at a time
-void check_kernels(const Selection& what, const std::function<void(const Row&)>& report);
+void check_kernels(const Selection& what, const Report& report);
 
 }  // namespace delta::gpu

@@ -36,7 +36,9 @@ int main(int argc, char** argv) {
   }
   const auto start = std::chrono::steady_clock::now();
   std::map<Verdict, int> count;
-  std::map<std::pair<std::string, std::string>, std::map<std::string, double>> worst;  // kernel, rule -> dtype
+  using ByKernel =
+      std::map<std::pair<std::string, std::string>, std::map<std::string, double>>;  // rule, kernel -> dtype
+  ByKernel worst, furthest;
   auto rows = nlohmann::ordered_json::array();
   try {
     gpu::check_kernels(what, [&](const gpu::Row& r) {
@@ -50,10 +52,15 @@ int main(int argc, char** argv) {
                                  {"ratio", std::isfinite(r.ratio) ? nlohmann::ordered_json(r.ratio) : nullptr},
                                  {"verdict", name(r.verdict)}};
       if (!r.reason.empty()) row["reason"] = r.reason;
+      for (const auto& [figure, x] : r.figures) row[figure] = std::isfinite(x) ? nlohmann::ordered_json(x) : nullptr;
       rows.push_back(row);
       if (r.verdict != Verdict::untrusted && r.verdict != Verdict::skipped) {
-        double& w = worst[{r.rule, r.kernel}][r.dtype];
-        w = std::max(w, r.ratio);
+        const auto raise = [&](ByKernel& table, double x) {
+          double& most = table[{r.rule, r.kernel}][r.dtype];
+          most = std::max(most, x);
+        };
+        raise(worst, r.ratio);
+        if (const auto x = r.figures.find("kernel_to_schedule"); x != r.figures.end()) raise(furthest, x->second);
       }
       if (r.verdict == Verdict::failed)
         std::cout << "FAIL  " << r.kernel << ' ' << r.rule << ' ' << r.dtype << ' ' << r.family << ' ' << r.shape
@@ -63,18 +70,22 @@ int main(int argc, char** argv) {
     std::cerr << "deltaref-gpu: " << e.what() << '\n';
     return 1;
   }
-  std::cout << device << "\nworst ratio of error to expected error, outputs and intermediates\n"
-            << "rule        kernel     bf16     fp16     fp32     fp64\n";
-  for (const auto& [key, by_type] : worst) {
-    std::printf("%-12s%-6s", key.first.c_str(), key.second.c_str());
-    for (const char* type : {"bf16", "fp16", "fp32", "fp64"}) {
-      const auto w = by_type.find(type);
-      w == by_type.end() ? std::printf("         ") : std::printf("%9.2f", w->second);
+  const auto print = [](const char* title, const ByKernel& table) {
+    std::printf("%s\nrule        kernel     bf16     fp16     fp32     fp64\n", title);
+    for (const auto& [key, by_type] : table) {
+      std::printf("%-12s%-6s", key.first.c_str(), key.second.c_str());
+      for (const char* type : {"bf16", "fp16", "fp32", "fp64"}) {
+        const auto w = by_type.find(type);
+        w == by_type.end() ? std::printf("         ") : std::printf("%9.2f", w->second);
+      }
+      std::printf("\n");
     }
-    std::printf("\n");
-  }
+  };
+  std::printf("%s\n", device);
+  print("worst ratio of error to expected error, outputs and intermediates", worst);
+  if (!furthest.empty()) print("farthest from the schedule, chunk by chunk, where the exact result is at 1", furthest);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  for (const auto& [verdict, n] : count) std::cout << n << ' ' << name(verdict) << "  ";
+  for (const auto& [verdict, n] : count) std::printf("%d %s  ", n, std::string(name(verdict)).c_str());
   std::printf("(%.1f s)\n", seconds);
   if (!out.empty()) std::ofstream(out) << rows.dump(1) << '\n';
   return count[Verdict::failed] == 0 && count[Verdict::passed] > 0 ? 0 : 1;

@@ -137,6 +137,8 @@ Selection selection(const CheckOptions& options) {
     } catch (const std::invalid_argument& e) {
       throw UsageError(e.what());
     }
+  for (const std::string& form : what.forms)
+    if (const std::string why = what.size ? too_large(form, *what.size) : ""; !why.empty()) throw UsageError(why);
   return what;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `deltaref`: reads the command line, and nothing else. CLI11 stays in this file, it is slow to compile.
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <iostream>
 #include <new>
@@ -12,9 +14,16 @@ int main(int argc, char** argv) {
   CLI::App app{"The delta-rule family of linear attention: every formula, every form, checked against each other.",
                delta::called_as()};
   app.require_subcommand(1);
+  app.set_version_flag("--version", "deltaref " + delta::environment().version);
 
   const auto a_name = [](const std::string& file) {
     return file.empty() ? "expected the name of a file" : std::string();
+  };
+  const auto whole_number = [](const std::string& s) {  // CLI11 takes -1 for 2^64 - 1
+    std::uint64_t n = 0;
+    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), n);
+    return error == std::errc() && end == s.data() + s.size() ? std::string()
+                                                              : "expected a whole number from 0 to 2^64 - 1, got " + s;
   };
   delta::CheckOptions check;
   CLI::App* c = app.add_subcommand("check", "the equivalence table: rules x forms x scalars x families of inputs");
@@ -24,11 +33,7 @@ int main(int argc, char** argv) {
   c->add_option("--scalar", check.selection.scalars, "only these scalars");
   c->add_option("--shape", check.shape, "only this shape, as the table prints it");
   c->add_option("--law", check.selection.laws, "only these laws, and no table");
-  c->add_option("--seed", check.selection.seed, "seed of the inputs")
-      ->check([](const std::string& seed) {
-        return seed.starts_with('-') ? "expected a whole number that is not negative, got " + seed : std::string();
-      })
-      ->capture_default_str();
+  c->add_option("--seed", check.selection.seed, "seed of the inputs")->check(whole_number)->capture_default_str();
   c->add_flag("--quick", check.selection.quick, "one small shape");
   c->add_flag("--full", check.selection.full, "every length and head shape of the sweep")->excludes("--quick");
   c->add_flag("--prove", check.selection.prove,
@@ -73,7 +78,7 @@ int main(int argc, char** argv) {
   p->add_option("--family", repro.family, "its family of inputs")->required();
   p->add_option("--shape", repro.shape, "its shape, as the table prints it")->required();
   p->add_option("--scalar", repro.scalar, "its scalar")->required();
-  p->add_option("--seed", repro.seed, "its seed")->capture_default_str();
+  p->add_option("--seed", repro.seed, "its seed")->check(whole_number)->capture_default_str();
   p->add_option("--law", repro.law, "the law, if it is one that was broken");
   p->add_flag("--prove", repro.prove, "the proof of the case as well (needs Arb)");
   p->add_option("--dump", repro.dump, "a directory that gets the case as a dump for verify, with its intermediates");
@@ -93,7 +98,8 @@ int main(int argc, char** argv) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help
     const std::vector<std::string> rest = app.remaining();
     const bool unknown = app.get_subcommands().empty() && !rest.empty();
-    std::cerr << "deltaref: " << (unknown ? "unknown command '" + rest[0] + "'" : std::string(e.what()))
+    std::cerr << "deltaref: "
+              << (unknown ? "unknown command '" + delta::printable(rest[0]) + "'" : delta::printable(e.what()))
               << (app.get_subcommands().empty() ? "; expected check, repro, rules, vectors or verify" : "") << "; try "
               << delta::called_as() << (app.get_subcommands().empty() ? "" : " " + app.get_subcommands()[0]->get_name())
               << " --help\n";

@@ -19,7 +19,7 @@ int vectors_command(const VectorsOptions& options) {
                 write               ? "wrote"
                 : f.problem.empty() ? "as made"
                                     : "FAILED",
-                f.bytes, f.name.c_str(), f.problem.empty() ? "" : ": ", f.problem.c_str());
+                f.bytes, printable(f.name).c_str(), f.problem.empty() ? "" : ": ", f.problem.c_str());
   }
   std::printf("%zu vectors, %.1f MB, version %d%s\n", files.size(), static_cast<double>(bytes) / 1e6, kVectorsVersion,
               bad ? ", NOT as their manifest says" : "");

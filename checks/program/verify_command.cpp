@@ -37,7 +37,7 @@ int verify_command(const VerifyOptions& options) {
   for (const std::string& file : options.files) {
     FileVerdict v = verify_file(file, options.dump, cores());
     if (options.prove) prove_errors(v, options.dump, cores());
-    if (options.analyse && !v.unreadable) v.analysis = analyse(read_dump(file), options.dump, cores());
+    if (options.analyse && !v.unreadable) v.analysis = analyse(read_dump(file, has_meaning), options.dump, cores());
     if (v.unreadable) {
       std::cerr << "deltaref: " << v.reason << '\n';
       status = 2;

@@ -2,7 +2,6 @@
 #include "checks/report/analysis_report.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -12,9 +11,6 @@ namespace delta {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// JSON has no literal for what is not finite: null stands for it.
-Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
 
 constexpr std::size_t kMostHeads = 8;
 
@@ -90,23 +86,22 @@ Json analysis_json(const Analysis& a) {
   Json heads = Json::array();
   for (const HeadAnalysis& h : a.heads) {
     const Certificate& c = h.certificate;
-    heads.push_back({{"sequence", h.sequence},
-                     {"head", h.head},
-                     {"factor", {number(h.least_factor), number(h.largest_factor)}},
-                     {"norm", {{"largest", number(h.norm)}, {"t", h.norm_at}}},
-                     {"certificate",
-                      {{"holds", c.holds},
-                       {"every_vector", h.every_vector},
-                       {"fails_at", c.holds ? Json(nullptr) : Json(c.fails_at)},
-                       {"largest", number(c.largest)},
-                       {"t", c.worst},
-                       {"product", number(c.product)}}},
-                     {"growth", number(h.growth)},
-                     {"found", number(h.search)},
-                     {"inverse",
-                      {{"largest_entry", number(h.inverse.largest_entry)},
-                       {"condition", number(h.inverse.condition)},
-                       {"chunk", h.chunk}}}});
+    heads.push_back(
+        {{"sequence", h.sequence},
+         {"head", h.head},
+         {"factor", {h.least_factor, h.largest_factor}},
+         {"norm", {{"largest", h.norm}, {"t", h.norm_at}}},
+         {"certificate",
+          {{"holds", c.holds},
+           {"every_vector", h.every_vector},
+           {"fails_at", c.holds ? Json(nullptr) : Json(c.fails_at)},
+           {"largest", c.largest},
+           {"t", c.worst},
+           {"product", c.product}}},
+         {"growth", h.growth},
+         {"found", h.search},
+         {"inverse",
+          {{"largest_entry", h.inverse.largest_entry}, {"condition", h.inverse.condition}, {"chunk", h.chunk}}}});
   }
   return {{"chunk_length", a.chunk_length}, {"micro_steps", a.micro_steps}, {"heads", heads}};
 }

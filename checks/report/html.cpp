@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checks/report/html.hpp"
 
-#include <array>
 #include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <map>
 
+#include "checks/core/printable.hpp"
 #include "checks/report/style.hpp"
 
 namespace delta {
@@ -14,27 +14,17 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
-/// The length of the UTF-8 character at the front, and its code point; 0 if there is none that XML can hold.
-std::pair<std::size_t, char32_t> character(std::string_view s) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
-  const unsigned char b = byte(0);
-  if (b < 0x80) return {b >= 0x20 && b != 0x7f ? 1 : b == '\t' || b == '\n' ? 1 : 0, b};
-  const std::size_t n = b >= 0xf0 ? 4 : b >= 0xe0 ? 3 : 2;
-  if (b < 0xc2 || b > 0xf4 || s.size() < n) return {0, 0};
-  char32_t c = b & (0x7f >> n);
-  for (std::size_t i = 1; i < n; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {0, 0};
-    c = c << 6 | (byte(i) & 0x3f);
-  }
-  constexpr std::array<char32_t, 5> shortest{0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = c >= 0xd800 && c < 0xe000, none = c == 0xfffe || c == 0xffff, control = c < 0xa0;
-  return {c < shortest[n] || c > 0x10ffff || surrogate || none || control ? 0 : n, c};
+/// The bytes of the UTF-8 character at the front; 0 if it is none that XML can hold and a page should show.
+std::size_t character(std::string_view s) {
+  const auto [n, c] = first_character(s);
+  const bool control = c < 0x20 ? c != '\t' && c != '\n' : c >= 0x7f && c < 0xa0;
+  return control || c == 0xfffe || c == 0xffff ? 0 : n;
 }
 
 std::string escaped(std::string_view s) {
   std::string out;
   while (!s.empty()) {
-    const std::size_t n = character(s).first;
+    const std::size_t n = character(s);
     if (n == 0)
       out += kReplacement;
     else if (s[0] == '&')

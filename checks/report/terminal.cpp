@@ -76,16 +76,6 @@ std::size_t columns(std::string_view utf8) {
   return static_cast<std::size_t>(std::ranges::count_if(utf8, [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-std::string printable(std::string text) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    const bool c1 = c == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-    if (c < ' ' || c == 0x7f || c1) text[i] = '?';
-    if (c1) text.erase(i + 1, 1);
-  }
-  return text;
-}
-
 Terminal Terminal::standard_output() {
   auto given = [](const char* name) {
     const char* s = std::getenv(name);

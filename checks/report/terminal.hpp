@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checks/core/printable.hpp"
 #include "checks/core/ratio.hpp"
 
 namespace delta {
@@ -30,9 +31,6 @@ struct Terminal {
 
 /// Columns that a terminal takes for it: its characters, each one column wide.
 std::size_t columns(std::string_view utf8);
-
-/// Text from outside for a terminal: control characters, which could drive it, become '?'.
-std::string printable(std::string text);
 
 /// A table that fits. Its first `keys` columns name the row. Where it is too wide, the column `flexible` breaks its
 /// text over lines, then the first of two keys becomes a line of its own above its rows, then the other columns are

@@ -235,6 +235,7 @@ Html about_file(const Item& i) {
 
 Html notes(const Item& i) {
   Html out;
+  for (const std::string& h : i.v.hints) out += "p"_tag(isolated(h));
   for (const std::string& n : i.v.notes) out += "p"_tag(isolated(n));
   return out;
 }

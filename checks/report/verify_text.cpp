@@ -41,6 +41,7 @@ std::string verify_text(const FileVerdict& v, const Terminal& terminal) {
   };
   if (v.unreadable) return headline(v.reason);
   std::string s = headline(printable(v.file) + "  (" + v.rule + ")") + terminal.item("  ", v.reason);
+  for (const std::string& h : v.hints) s += terminal.field("hint", printable(h));
   s += figures(v).text(terminal.width);
   auto place = [&](const char* label, const BadPlace& p) {
     s += terminal.field(

@@ -33,7 +33,7 @@ std::string part(Index n, Index all, const std::string& what) {
 
 void prove_errors(FileVerdict& v, const DumpOptions& options, int threads) {
   if (v.unreadable) return;
-  const Dump dump = read_dump(v.file);
+  const Dump dump = read_dump(v.file, has_meaning);
   const Subject s(dump, options);
   if (s.lanes() == 0) return;
   const std::optional<BadPlace>& at = v.worst ? v.worst : v.first_bad;

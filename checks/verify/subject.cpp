@@ -2,9 +2,13 @@
 #include "checks/verify/subject.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
+#include <numeric>
 #include <set>
+#include <utility>
 
 #include "checks/proof/have_arb.hpp"
 #if DELTAREF_HAVE_ARB
@@ -20,6 +24,46 @@ const std::set<std::string> kOutputs{"o", "final_state"};
 const std::set<std::string> kGivenGradients{"do", "d_final_state"};
 /// In the order of reports.
 const std::vector<std::string> kGradients{"dq", "dk", "dv", "dbeta", "dg", "dlambda", "d_initial_state"};
+const std::set<std::string> kMetadata{"rule", "scale", "state_layout", "qk_l2norm", "producer", "note"};
+
+bool takes(const RuleInfo& rule, std::string_view input) {
+  return std::ranges::find(rule.inputs, input, &Input::name) != rule.inputs.end();
+}
+
+/// The names that every dump may have.
+std::vector<std::string> tensor_names() {
+  std::vector<std::string> all = kGradients;
+  for (const auto* more : {&kInputs, &kOutputs, &kGivenGradients}) all.insert(all.end(), more->begin(), more->end());
+  return all;
+}
+
+std::string lower(std::string s) {
+  for (char& c : s) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return s;
+}
+
+/// How many letters to insert, drop or change, from one word to the other.
+std::size_t edits(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);  // from the part of `a` so far to each part of `b`
+  std::iota(row.begin(), row.end(), 0);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t change = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({change, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+/// The name that was probably meant: the nearest one, if it differs in a third of its letters at most; else empty.
+std::string meant(const std::string& name, const std::vector<std::string>& known) {
+  if (known.empty() || name.size() > 40) return {};
+  const auto distance = [&](const std::string& k) { return edits(lower(name), k); };
+  const std::string& nearest = *std::ranges::min_element(known, {}, distance);
+  return 3 * distance(nearest) <= nearest.size() ? nearest : "";
+}
 
 /// A lane's state and inputs are held as doubles, several times over: more is no head of a kernel, and a few bytes of
 /// file must not ask for all the memory there is.
@@ -66,30 +110,36 @@ const Format& format(Dtype d) {
 
 }  // namespace
 
+bool has_meaning(std::string_view view) {
+  static const std::vector<std::string> tensors = tensor_names();
+  const std::string name(view);
+  return kMetadata.contains(name) || std::ranges::find(tensors, name) != tensors.end() ||
+         std::ranges::any_of(rules(), [&](const Rule* r) { return takes(r->info, name); });
+}
+
 void Subject::fail(const std::string& message) const { throw UsageError(dump_.file + ": " + message); }
 
 Subject::Subject(const Dump& dump, const DumpOptions& options) : dump_(dump) {
-  const auto meta = [&](const char* key) {
+  const auto meta = [&](const char* key, const std::string& option = "") {
     const auto it = dump_.metadata.find(key);
-    return it == dump_.metadata.end() ? std::string() : it->second;
+    return !option.empty() || it == dump_.metadata.end() ? option : it->second;
   };
-  const std::string rule = options.rule.empty() ? meta("rule") : options.rule;
-  if (rule.empty()) fail("names no rule; pass --rule, for example --rule gated_delta");
+  const std::string rule = meta("rule", options.rule), scale = meta("scale", options.scale),
+                    layout = meta("state_layout", options.state_layout);
+  require_everything(rule, scale, layout);
   rule_ = find_rule(rule);
   if (!rule_) {
     std::string known;
     for (const Rule* r : rules()) known += (known.empty() ? "" : ", ") + std::string(r->info.id);
     fail("unknown rule '" + rule.substr(0, 40) + "'; expected one of " + known);
   }
-  const std::string scale = options.scale.empty() ? meta("scale") : options.scale;
-  if (scale.empty()) fail("gives no scale; pass --scale, the factor of q in the read-out (often d_k^-1/2, or 1)");
   scale_ = number(scale, options.scale.empty() ? dump_.file + ": metadata 'scale'" : "--scale");
   if (const std::string eps = meta("qk_l2norm"); !eps.empty()) {
     l2norm_ = number(eps, dump_.file + ": metadata 'qk_l2norm' (the eps of the norm)");
     if (*l2norm_ < 0) fail("metadata 'qk_l2norm' is the eps of the norm; expected 0 or more, got " + eps);
   }
   check_shapes();
-  read_layout(options);
+  read_layout(layout);
   read_offsets();
   check_gradients();
   check_values();
@@ -97,29 +147,49 @@ Subject::Subject(const Dump& dump, const DumpOptions& options) : dump_(dump) {
   operands_ = format(dump_.find("q")->dtype);
   for (const char* t : {"k", "v"})
     if (const Format& f = format(dump_.find(t)->dtype); f.p < operands_.p) operands_ = f;
-  for (const auto& [name, t] : dump_.tensors) {
+  remark_on_strangers();
+}
+
+/// All that is missing at once, so that nobody learns of it one call after the other.
+void Subject::require_everything(const std::string& rule, const std::string& scale, const std::string& layout) const {
+  std::string missing;
+  const auto require = [&](bool there, const std::string& what) {
+    if (!there) missing += (missing.empty() ? "" : ", ") + what;
+  };
+  for (const char* tensor : {"q", "k", "v", "o"})
+    require(dump_.find(tensor), "the tensor '" + std::string(tensor) + "'");
+  if (!missing.empty()) {
+    std::string have;
+    for (const std::string& name : dump_.names()) have += (have.empty() ? "" : ", ") + name;
+    missing += " (the file holds " + (have.empty() ? "nothing" : have.substr(0, 200)) + ")";
+  }
+  require(!rule.empty(), "the rule (pass --rule, for example --rule gated_delta)");
+  require(!scale.empty(), "the scale (pass --scale, the factor of q in the read-out: often d_k^-1/2, or 1)");
+  const DumpTensor *q = dump_.find("q"), *v = dump_.find("v");
+  const bool square = q && v && !q->shape.empty() && !v->shape.empty() && q->shape.back() == v->shape.back();
+  const bool has_state = dump_.find("initial_state") || dump_.find("final_state");
+  require(!layout.empty() || !has_state || !square,
+          "how states are stored, as d_k = d_v (pass --state-layout kv for [d_k,d_v], vk for [d_v,d_k])");
+  if (!missing.empty()) fail("lacks " + missing);
+}
+
+/// What is in the file and was not looked at.
+void Subject::remark_on_strangers() {
+  std::vector<std::string> known = tensor_names(), absent;
+  for (const Input& i : rule_->info.inputs) known.emplace_back(i.name);
+  std::ranges::copy_if(known, std::back_inserter(absent), [&](const auto& name) { return !dump_.find(name); });
+  for (const std::string& name : dump_.names()) {
     const bool intermediate = name.find('.') != std::string::npos;  // FORM.NAME came with the inputs
-    const bool known =
-        intermediate || kInputs.contains(name) || kOutputs.contains(name) || kGivenGradients.contains(name) ||
-        std::ranges::find(kGradients, name) != kGradients.end() ||
-        std::ranges::find(rule_->info.inputs, std::string_view(name), &Input::name) != rule_->info.inputs.end();
-    if (!known)
+    if (intermediate || std::ranges::find(known, name) != known.end()) continue;
+    if (const std::string other = meant(name, absent); !other.empty())
+      hints_.push_back("tensor '" + name + "' was not looked at; is it '" + other + "'? Then name it so");
+    else
       notes_.push_back("tensor '" + name + "' is nothing that a dump of " + std::string(rule_->info.id) +
                        " holds; it was not looked at");
   }
 }
 
 const Format& Subject::format_of(const std::string& tensor) const { return format(required(tensor).dtype); }
-
-const DumpTensor& Subject::required(const std::string& name) const {
-  const DumpTensor* t = dump_.find(name);
-  if (!t) {
-    std::string have;
-    for (const auto& [n, unused] : dump_.tensors) have += (have.empty() ? "" : ", ") + n;
-    fail("tensor '" + name + "' is missing; the file holds " + (have.empty() ? "nothing" : have.substr(0, 200)));
-  }
-  return *t;
-}
 
 void Subject::expect_shape(const std::string& name, const DumpTensor& t, const std::vector<Index>& want,
                            const char* letters) const {
@@ -189,22 +259,11 @@ void Subject::check_shapes() {
   }
 }
 
-void Subject::read_layout(const DumpOptions& options) {
-  const auto it = dump_.metadata.find("state_layout");
-  const std::string layout = !options.state_layout.empty() ? options.state_layout
-                             : it != dump_.metadata.end()  ? it->second
-                                                           : "";
-  const bool has_state = dump_.find("initial_state") || dump_.find("final_state");
+void Subject::read_layout(const std::string& layout) {
   if (!layout.empty() && layout != "kv" && layout != "vk")
     fail("state_layout is '" + layout.substr(0, 40) + "'; expected kv (stored [d_k,d_v]) or vk ([d_v,d_k])");
-  if (!layout.empty()) {
-    kv_ = layout == "kv";
-  } else if (has_state) {
-    if (shape_.d_k == shape_.d_v)
-      fail("does not say how states are stored, and d_k = d_v; pass --state-layout kv ([d_k,d_v]) or vk ([d_v,d_k])");
-    const DumpTensor& s = dump_.find("final_state") ? required("final_state") : required("initial_state");
-    kv_ = s.shape.size() == 4 && s.shape[2] == shape_.d_k;
-  }
+  const DumpTensor* s = dump_.find("final_state") ? dump_.find("final_state") : dump_.find("initial_state");
+  kv_ = !layout.empty() ? layout == "kv" : !s || (s->shape.size() == 4 && s->shape[2] == shape_.d_k);
 }
 
 void Subject::read_offsets() {
@@ -342,9 +401,6 @@ void Subject::check_values() const {
   if (info.forget == Forget::per_head) same_in_a_row("g", "decay"), same_in_a_row("alpha", "decay");
   if (!info.lambda) all("lambda", is(0), untaken("lambda", 0));
   // Inputs of other rules; a name that no rule knows is somebody's intermediate, and only noted.
-  const auto takes = [](const RuleInfo& r, std::string_view name) {
-    return std::ranges::find(r.inputs, name, &Input::name) != r.inputs.end();
-  };
   for (const Rule* r : rules())
     for (const Input& i : r->info.inputs) {
       const std::string name(i.name);

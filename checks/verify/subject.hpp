@@ -16,6 +16,9 @@ struct DumpOptions {
   std::string rule, scale, state_layout;  ///< empty: as in the file
 };
 
+/// Whether a tensor or a string of that name means something in the dump of some rule; nothing else is looked at.
+bool has_meaning(std::string_view name);
+
 /// One call of somebody's kernel: its inputs as problems, its outputs as results, one lane at a time (a lane is one
 /// value head of one sequence), so that a large file never exists as doubles. The meaning of a dump's tensors is here
 /// and nowhere else.
@@ -62,17 +65,21 @@ class Subject {
   bool stored_kv() const { return kv_; }
   /// Remarks that do not change the verdict: tensors that nobody judged.
   const std::vector<std::string>& notes() const { return notes_; }
+  /// Of those the ones to read first: a tensor that nobody looked at, with nearly the name of one that is not there.
+  const std::vector<std::string>& hints() const { return hints_; }
 
  private:
-  const DumpTensor& required(const std::string& name) const;
+  const DumpTensor& required(const std::string& name) const { return *dump_.find(name); }
+  void require_everything(const std::string& rule, const std::string& scale, const std::string& layout) const;
   void expect_shape(const std::string& name, const DumpTensor& t, const std::vector<Index>& want,
                     const char* letters) const;
   void expect_state(const std::string& name, const DumpTensor& t) const;
-  void read_layout(const DumpOptions& options);
+  void read_layout(const std::string& layout);
   void read_offsets();
   void check_shapes();
   void check_gradients();
   void check_values() const;
+  void remark_on_strangers();
   [[noreturn]] void fail(const std::string& message) const;
   template <Real T> Mat<T> state(const DumpTensor& t, Index n, Index j) const;
   Mat<double> rows_of(const DumpTensor& t, Index n, Index head) const;
@@ -84,7 +91,7 @@ class Subject {
   bool kv_ = true;
   std::optional<double> l2norm_;  ///< eps, if q and k are to be normalised first
   Format operands_ = kBf16;
-  std::vector<std::string> gradients_, notes_;
+  std::vector<std::string> gradients_, notes_, hints_;
 };
 
 /// Calls f(stream, channel) with each recurrence of a lane: one, or one per value channel (then d_v = 1).

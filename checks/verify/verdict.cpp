@@ -129,6 +129,17 @@ std::string fault(const FileVerdict& v, const Findings& f, const std::string& mo
          " code makes";
 }
 
+/// Whether the rule corrects along a key that is longer than 1: then chunks, and at last the state, grow without bound.
+bool long_keys(const Subject& s) {
+  const auto is_long = [](const MicroStep<double>& m) { return !m.x.isZero(0) && m.y.norm() > 1.05; };
+  bool found = false;
+  for (Index lane = 0; lane < s.lanes() && !found; ++lane)
+    each_stream<double>(
+        s.rule(), s.lane<double>(lane / s.shape().HV, lane % s.shape().HV),
+        [&](const Stream<double>& stream, Index) { found = found || std::ranges::any_of(stream.steps, is_long); });
+  return found;
+}
+
 /// The first of these that holds is the verdict.
 void decide(const Subject& s, const Evidence& e, const Findings& f, FileVerdict& v) {
   const std::string model(s.operands().name);
@@ -146,8 +157,8 @@ void decide(const Subject& s, const Evidence& e, const Findings& f, FileVerdict&
                       "the error is that of products with tf32 operands, not of fp32")) ||
       is(failed, Verdict::failed, failed ? fault(v, f, model) : "") ||
       is(f.ill_posed, Verdict::untrusted,
-         "ill-posed: correct " + model + " code is off by " + short_text(v.ill_posed) +
-             " on these inputs; are the keys normalised?") ||
+         "ill-posed: correct " + model + " code is off by " + short_text(v.ill_posed) + " on these inputs" +
+             (f.ill_posed && long_keys(s) ? "; are the keys normalised?" : "")) ||
       is(f.unsure, Verdict::untrusted, "the reference is not accurate enough to judge " + model) ||
       is(narrow, Verdict::marginal,
          std::string("final_state is fp32 and holds only ") + (e.bf16.certain() ? "bf16" : "fp16") +

@@ -57,7 +57,7 @@ std::pair<std::vector<Errors>, std::vector<Errors>> errors_by_lane(const Subject
 
 FileVerdict verify(const Dump& dump, const DumpOptions& options, int threads) {
   const Subject s(dump, options);
-  FileVerdict v{.file = dump.file, .rule = std::string(s.rule().info.id), .notes = s.notes()};
+  FileVerdict v{.file = dump.file, .rule = std::string(s.rule().info.id), .hints = s.hints(), .notes = s.notes()};
   const Plan plan = plan_for(s);
   const Index certified = plan.certify_all ? s.lanes() : std::min<Index>(s.lanes(), threads);
   Evidence evidence = judge_lanes(plan, certified, threads);
@@ -90,7 +90,7 @@ FileVerdict verify(const Dump& dump, const DumpOptions& options, int threads) {
 
 FileVerdict verify_file(const std::string& path, const DumpOptions& options, int threads) {
   try {
-    return verify(read_dump(path), options, threads);
+    return verify(read_dump(path, has_meaning), options, threads);
   } catch (const UsageError& e) {
     return {.file = path, .rule = options.rule, .unreadable = true, .reason = e.what()};
   } catch (const std::bad_alloc&) {

@@ -6,11 +6,11 @@
 
 #include "checks/core/ratio.hpp"
 #include "checks/dump/dump.hpp"
-#include "checks/mutants/diagnosis.hpp"
-#include "checks/mutants/patterns.hpp"
 #include "checks/proof/proof.hpp"
 #include "checks/verify/analyse.hpp"
+#include "checks/verify/diagnosis.hpp"
 #include "checks/verify/measured.hpp"
+#include "checks/verify/patterns.hpp"
 #include "checks/verify/portrait.hpp"
 #include "checks/verify/subject.hpp"
 
@@ -71,7 +71,8 @@ struct FileVerdict {
   std::vector<ClassError> classes;   ///< the errors of every class that was tried, the closest build of each
   std::optional<BadPlace> first_bad, worst;
   std::vector<Diagnosis> diagnosis;
-  std::vector<Pattern> patterns;  ///< where a failed output is wrong
+  std::vector<Pattern> patterns;   ///< where a failed output is wrong
+  std::vector<std::string> hints;  ///< to be read first: something in the file is probably misnamed
   std::vector<std::string> notes;
   Portrait portrait;
   std::optional<Proof> proof;        ///< of the errors, where one was asked for

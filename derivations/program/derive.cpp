@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -16,21 +17,32 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const Entry& find(const std::string& name) {
+/// A derivation by its name, or those that claim a formula by its id.
+std::vector<const Entry*> find(const std::string& name) {
   std::string all;
   for (const Entry& e : derivations()) {
-    if (e.name == name) return e;
+    if (e.name == name) return {&e};
     all += (all.empty() ? "" : ", ") + std::string(e.name);
   }
-  throw DeriveUsage("unknown derivation '" + name + "'; expected one of " + all);
+  const bool formula = coverage_table().find("\n" + name + ' ') != std::string_view::npos;
+  std::vector<const Entry*> claiming;
+  for (const Entry& e : derivations())
+    if (formula && e.source.find('"' + name + '"') != e.source.npos) claiming.push_back(&e);
+  if (claiming.empty())
+    throw DeriveUsage("unknown derivation '" + name +
+                      "'; expected the id of a formula, as F84, or one of " + all);
+  return claiming;
 }
 
 std::map<std::string, Index> parsed(const std::vector<std::string>& sizes) {
   std::map<std::string, Index> out;
   for (const std::string& s : sizes) {
     const std::size_t eq = s.find('=');
-    const long n = eq == s.npos ? 0 : std::strtol(s.c_str() + eq + 1, nullptr, 10);
-    if (n < 1 || n > 512)
+    Index n = 0;
+    const char *digits = s.c_str() + (eq == s.npos ? s.size() : eq + 1),
+               *end = s.c_str() + s.size();
+    const auto [at, error] = std::from_chars(digits, end, n);
+    if (error != std::errc() || at != end || n < 1 || n > 512)
       throw DeriveUsage("--size expects NAME=N with N from 1 to 512, as in C=8; got '" + s + "'");
     out[s.substr(0, eq)] = n;
   }
@@ -184,7 +196,9 @@ int derive(const DeriveOptions& o) {
   if (!setup.scalar.empty() && setup.scalar != "rational" && setup.scalar != "gf61")
     throw DeriveUsage("unknown scalar '" + setup.scalar + "'; expected rational or gf61");
   std::vector<const Entry*> chosen;
-  for (const std::string& n : o.names) chosen.push_back(&find(n));
+  for (const std::string& n : o.names)
+    for (const Entry* e : find(n))
+      if (std::ranges::find(chosen, e) == chosen.end()) chosen.push_back(e);
   if (chosen.empty())
     for (const Entry& e : derivations()) chosen.push_back(&e);
 
@@ -228,6 +242,11 @@ int derive(const DeriveOptions& o) {
       status |= good ? 0 : 1;
     }
     return status;
+  }
+  if (chosen.size() > 1 && !o.markdown) {
+    std::cout << "in this order: ";
+    for (const Entry* e : chosen) std::cout << (e == chosen[0] ? "" : ", ") << e->name;
+    std::cout << "\n\n";
   }
   for (const Entry* e : chosen) status |= walk(*e, o, setup, std::cout);
   return status;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `deltaref-derive`: reads the command line, and nothing else.
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -15,13 +17,19 @@ int main(int argc, char** argv) {
       "Derivations as programs: each claim with the line that computes it, checked in exact "
       "arithmetic.",
       name};
+  app.set_version_flag("--version", "deltaref-derive " DELTAREF_VERSION);
   delta::DeriveOptions o;
-  app.add_option("NAME", o.names, "which derivation to walk; none: list them");
+  app.add_option(
+      "NAME", o.names,
+      "which derivation to walk, or the id of a formula: those that claim it; none: list them");
   app.add_option("--size", o.sizes, "another size, as in --size C=8 --size d_k=4");
   app.add_option("--seed", o.setup.seed, "seed of the numbers")
-      ->check([](const std::string& seed) {
-        return seed.starts_with('-') ? "expected a whole number that is not negative, got " + seed
-                                     : std::string();
+      ->check([](const std::string& s) {  // CLI11 takes -1 for 2^64 - 1
+        std::uint64_t n = 0;
+        const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), n);
+        return error == std::errc() && end == s.data() + s.size()
+                   ? std::string()
+                   : "expected a whole number from 0 to 2^64 - 1, got " + s;
       })
       ->capture_default_str();
   app.add_option("--scalar", o.setup.scalar, "rational or gf61; otherwise both");

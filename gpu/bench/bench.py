@@ -45,7 +45,7 @@ class Device(ctypes.Structure):
 class Plan(ctypes.Structure):
     _fields_ = [("version", ctypes.c_int32), ("chunk", ctypes.c_int32), ("rows", ctypes.c_int32),
                 ("stages", ctypes.c_int32), ("chains", ctypes.c_int32), ("producers", ctypes.c_int32),
-                ("heads", ctypes.c_int32), ("clusters", ctypes.c_int32), ("segments", ctypes.c_int32), ("slots", ctypes.c_int64), ("workspace", ctypes.c_uint64), ("reason", ctypes.c_char * 240)]
+                ("clusters", ctypes.c_int32), ("segments", ctypes.c_int32), ("slots", ctypes.c_int64), ("workspace", ctypes.c_uint64), ("reason", ctypes.c_char * 240)]
 
 
 class Kernels:

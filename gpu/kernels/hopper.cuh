@@ -80,13 +80,6 @@ __device__ inline void load_tile(std::uint32_t to, const CUtensorMap& map, int c
       "l"(&map), "r"(barrier), "r"(channel), "r"(head), "r"(token), "r"(batch)
       : "memory");
 }
-/// Asks for such a tile to be brought to the L2 cache.
-__device__ inline void prefetch_tile(const CUtensorMap& map, int channel, int head, int token, int batch) {
-  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];\n" ::"l"(&map), "r"(channel),
-               "r"(head), "r"(token), "r"(batch)
-               : "memory");
-}
-
 // ---------------------------------------------------------------- products
 
 /// Where tiles lie, as descriptors count: in 16 bytes, and without the bits that name a block of a cluster. The same in

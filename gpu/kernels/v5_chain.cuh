@@ -16,17 +16,17 @@ __device__ inline void store_if(bool there, void* to, const uint4& x) {
 /// The warp that keeps the stages full.
 template <class In, int D>
 __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& shape, unsigned char* memory,
-                            unsigned first_lane, int served, int first) {
+                            unsigned cluster, int first) {
   using Memory = ChainMemory5<D>;
   using Producer = TeamMemory<D>;
   const int lane = threadIdx.x % 32, values = shape.warpgroups * 8192;
   const std::uint32_t at = shared_address(memory), tail = at + Memory::kTail;
   Ring ring;
-  for (Walk x(a, shape, first_lane, 0); x.more(); x.advance(1), ring.next(shape.depth)) {
+  for (Walk x(a, shape, cluster, 0); x.more(); x.advance(1), ring.next(shape.depth)) {
     const std::uint32_t full = at + Memory::kFull + 8 * ring.stage;
     const int offset = Memory::stages(shape.warpgroups) + ring.stage * Memory::stage(shape.warpgroups);
     const std::uint32_t stage = at + offset;
-    const Preparer by(shape, served, x.item);
+    const Preparer by(shape, x.item);
     const std::uint32_t open = in_block(by.block, at + Producer::barriers(by.team));
     const bool whole = x.count() == kChunk;
     const std::uint32_t landed = whole ? full : tail;  // what has rows beyond the end is cleared first, once a sequence
@@ -34,7 +34,7 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
     if (ring.round > 0) wait(at + Memory::kUsed + 8 * ring.stage, (ring.round - 1) & 1);
     if (lane == 0) {
       expect_bytes(full, 2 * Memory::kKeys + 8192);  // W, T, Q
-      arrive_there(open + Producer::kOpen);
+      arrive_there(open + Producer::kOpened);
       expect_bytes(landed, values);
       for (int h = 0; h < D / 64; ++h)
         load_tile(stage + Memory::kQuery + h * 8192, maps.q, 64 * h, a.key_head(x.head), x.token(), x.batch, full);
@@ -49,7 +49,7 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
     if (ring.round > 0) wait(at + Memory::kFree + 8 * ring.stage, (ring.round - 1) & 1);
     if (lane == 0) {
       expect_bytes(full, 8192 + sizeof(Factors));  // P and the factors
-      arrive_there(open + Producer::kOpenRest);
+      arrive_there(open + Producer::kRestOpened);
       expect_bytes(landed, Memory::kKeys);
       for (int h = 0; h < D / 64; ++h)
         load_tile(stage + Memory::kKey + h * 8192, maps.k, 64 * h, a.key_head(x.head), x.token(), x.batch, landed);
@@ -70,8 +70,8 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
 /// \param group  the warpgroup's number among those that carry S   \param first  its first row
 /// \formula{F84}
 template <class In, int D>
-__device__ void carry_state(const Arguments& a, const Shape& shape, unsigned char* memory, unsigned first_lane,
-                            int served, int group, int first) {
+__device__ void carry_state(const Arguments& a, const Shape& shape, unsigned char* memory, unsigned cluster, int group,
+                            int first) {
   using Memory = ChainMemory5<D>;
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int g = lane / 4, t = lane % 4, matrix = lane / 8, r = lane % 8;
@@ -83,7 +83,7 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
 
   Ring ring;
   unsigned item = 0;
-  for (unsigned lane_ = first_lane; lane_ < shape.lanes; lane_ += shape.clusters * static_cast<unsigned>(shape.heads)) {
+  for (unsigned lane_ = cluster; lane_ < shape.lanes; lane_ += shape.clusters) {
     const std::int64_t n = lane_ / static_cast<unsigned>(a.HV);
     const int head = static_cast<int>(lane_ % static_cast<unsigned>(a.HV));
     const Sequence s = a.sequence(n);
@@ -121,7 +121,7 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
       const std::uint32_t factors = at + Memory::kFactors + ring.stage * static_cast<int>(sizeof(Factors));
       wait(at + Memory::kFull + 8 * ring.stage, ring.round & 1);
       if (group == 0 && warp == 0 && lane == 0) {  // the producer may use its copy again
-        const Preparer by(shape, served, item);
+        const Preparer by(shape, item);
         arrive_there(in_block(by.block, at + TeamMemory<D>::barriers(by.team) + TeamMemory<D>::kLanded));
       }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the blocks of a cluster serve a head together, what each has in shared memory, and who waits for whom.
 //
-// A chain carries 64 or 128 rows of S along the chunks of a sequence; a producer prepares, four chunks at a time, what
-// the state does not enter. Both walk over the same chunks in the same order. For every chunk
-//   the chain     finds a stage free, asks the copy engine for Q, K and V, and opens the stage to the producer
-//   the producer  sends W and T, then P and the factors, into the open stage
-//   the chain     uses the stage as soon as all of it is there, and tells the producer that it is
+// A chain carries 64 or 128 rows of S along the chunks of a sequence; a producer prepares, three chunks at a time, what
+// the state does not enter. All walk over the same chunks in the same order. For every chunk
+//   a chain's filler   finds a stage free, asks the copy engine for Q, K and V, and opens the stage to the producer
+//   a producer's clerk fetches K and Q for its team, and sends what that makes of them into the open stage: W and T, then
+//                      P and the factors
+//   the chain          uses the stage as soon as all of it is there, and tells the clerk that it is
 // A stage is opened in two halves, for what a chunk needs first (W, T, Q, V) is used up before the rest.
 #pragma once
 #include "gpu/kernels/hopper.cuh"
@@ -18,16 +19,10 @@ struct Maps {
   CUtensorMap q, k, v;
 };
 
-/// A cluster serves so many heads at a time, each with so many blocks that carry S, 64 rows a warpgroup, and so many that
-/// prepare chunks. First come the chains of all its heads, then the producers: neighbours share a cache of instructions,
-/// which holds one of the two programs.
+/// A cluster: blocks that carry the S of a head, of 64 rows each for every warpgroup, then blocks that prepare.
 struct Shape {
-  int heads, chains, producers, warpgroups, depth;  ///< depth: stages of a chain
-  unsigned lanes, clusters;                         ///< (sequence, head) pairs, and clusters that share them
-
-  __host__ __device__ int blocks() const { return heads * (chains + producers); }
-  __device__ unsigned chain(int head, int number) const { return static_cast<unsigned>(number * heads + head); }
-  __device__ unsigned producer(int head, int number) const { return chain(head, chains + number); }
+  int chains, producers, warpgroups, depth;  ///< depth: stages of a chain
+  unsigned lanes, clusters;                  ///< (sequence, head) pairs, and clusters that share them
 };
 
 /// What the producer knows of a token and the chain multiplies with.
@@ -54,17 +49,20 @@ template <int D> struct ChainMemory5 {
 };
 
 /// Shared memory of a producer: the barriers of its teams, then each team's own.
+///   loaded    K, Q and the numbers of a chunk are there        opened, rest_opened  so is room for it in the chains
+///   emptied   the team needs them no more                      landed               the chains have what was sent
+///   done      W, T and P are there                             reusable             what was sent may be overwritten
 template <int D> struct TeamMemory {
-  static constexpr int kTeams = 4, kFirst = 1024;
-  static constexpr int kLoaded = 0, kOpen = 8, kOpenRest = 16, kLanded = 24, kBarriers = 32;
-  static constexpr int kKeys = D / 64 * 8192, kKey = 0, kQuery = kKeys, kP = 2 * kKeys;
-  static constexpr int kBlocks = kP + 8192;              ///< six blocks of L, then four inverses; T in their place
+  static constexpr int kTeams = 3, kFirst = 1024;
+  static constexpr int kLoaded = 0, kEmptied = 8, kDone = 16, kReusable = 24, kOpened = 32, kRestOpened = 40,
+                       kLanded = 48, kBarriers = 64;
+  static constexpr int kKeys = D / 64 * 8192, kKey = 0, kQuery = kKeys, kW = 2 * kKeys, kP = 3 * kKeys;
+  static constexpr int kBlocks = kP + 8192;  ///< six blocks of L, then four inverses; T in their place
   static constexpr int kInverse = kBlocks + 6 * 1024, kT = kBlocks;
-  static constexpr int kFactors = kBlocks + 10 * 1024;
-  static constexpr int kNumbers = kFactors + static_cast<int>(sizeof(Factors) + 15) / 16 * 16;
-  static constexpr int kBytes = (kNumbers + 4 * 14 * kChunk + 1023) / 1024 * 1024;
+  static constexpr int kFactors = kBlocks + 10 * 1024;  ///< twice
+  static constexpr int kNumbers = kFactors + 2 * static_cast<int>(sizeof(Factors));
+  static constexpr int kBytes = (kNumbers + 4 * 13 * kChunk + 1023) / 1024 * 1024;
   static constexpr int kAll = kFirst + kTeams * kBytes;
-  /// Where a team's barriers and its memory begin.
   __device__ static constexpr int barriers(int team) { return team * kBarriers; }
   __device__ static constexpr int memory(int team) { return kFirst + team * kBytes; }
 };
@@ -83,7 +81,6 @@ struct Walk {
     find();
   }
   __device__ bool more() const { return lane < shape.lanes; }
-  __device__ unsigned stride() const { return shape.clusters * static_cast<unsigned>(shape.heads); }
   __device__ void look() {
     n = lane / static_cast<unsigned>(a.HV), head = static_cast<int>(lane % static_cast<unsigned>(a.HV));
     const Sequence s = a.sequence(n);
@@ -91,7 +88,7 @@ struct Walk {
     chunks = (length + kChunk - 1) / kChunk;
   }
   __device__ void find() {
-    for (; more(); lane += stride(), chunk -= chunks) {
+    for (; more(); lane += shape.clusters, chunk -= chunks) {
       look();
       if (chunk < chunks) return;
     }
@@ -100,7 +97,7 @@ struct Walk {
   __device__ void advance(int steps) {
     item += static_cast<unsigned>(steps), chunk += steps;
     if (chunk < chunks) return;
-    chunk -= chunks, lane += stride();
+    chunk -= chunks, lane += shape.clusters;
     find();
   }
   __device__ int token() const { return begin + chunk * kChunk; }                      ///< of the chunk's first row
@@ -109,11 +106,11 @@ struct Walk {
 
 /// Which producer of a cluster prepares an item, and which of its teams.
 struct Preparer {
-  unsigned block;
+  unsigned block;  ///< of the cluster
   int team;
-  __device__ Preparer(const Shape& shape, int head, unsigned item)
-      : block(shape.producer(head, static_cast<int>(item) % shape.producers)),
-        team(static_cast<int>(item) / shape.producers % 4) {}
+  __device__ Preparer(const Shape& shape, unsigned item)
+      : block(static_cast<unsigned>(shape.chains + static_cast<int>(item) % shape.producers)),
+        team(static_cast<int>(item) / shape.producers % 3) {}
 };
 
 /// Where a role is in a ring of stages: which one, and how often it came round.

@@ -18,17 +18,18 @@ __global__ void __launch_bounds__(512, 1)
   using Producer = TeamMemory<D>;
   extern __shared__ __align__(1024) unsigned char memory[];
   const int rank = static_cast<int>(cluster_rank()), group = static_cast<int>(threadIdx.x) / 128;
-  const int served = rank % shape.heads, number = rank / shape.heads;  // the head among the cluster's, the block among its
-  const unsigned lane = blockIdx.x / static_cast<unsigned>(shape.blocks()) * static_cast<unsigned>(shape.heads) +
-                        static_cast<unsigned>(served);  // the first
+  const unsigned cluster = blockIdx.x / static_cast<unsigned>(shape.chains + shape.producers);
   const std::uint32_t at = shared_address(memory);
-  const bool prepares = number >= shape.chains;
+  const bool prepares = rank >= shape.chains;
   if (threadIdx.x == 0) {
     if (prepares) {
       for (int team = 0; team < Producer::kTeams; ++team) {
         const std::uint32_t barriers = at + Producer::barriers(team);
-        init_barrier(barriers + Producer::kLoaded, 1);
-        for (int b : {Producer::kOpen, Producer::kOpenRest, Producer::kLanded}) init_barrier(barriers + b, shape.chains);
+        init_barrier(barriers + Producer::kLoaded, 32);
+        init_barrier(barriers + Producer::kEmptied, 4);
+        for (int b : {Producer::kDone, Producer::kReusable}) init_barrier(barriers + b, 1);
+        for (int b : {Producer::kOpened, Producer::kRestOpened, Producer::kLanded})
+          init_barrier(barriers + b, shape.chains);
       }
     } else {
       for (int i = 0; i < shape.depth; ++i) {
@@ -41,17 +42,20 @@ __global__ void __launch_bounds__(512, 1)
     publish_barriers();
   }
   cluster_barrier();
-  if (prepares) {
-    produce<In, D, Lambda, Trace>(a, maps, shape, memory, lane, served, number - shape.chains);
+  const int first = rank * 64 * shape.warpgroups;
+  if (prepares && group < Producer::kTeams) {
+    take_registers<152>();
+    work<In, D, Lambda, Trace>(a, shape, memory, cluster, rank - shape.chains, group);
+  } else if (prepares) {
+    give_registers<56>();
+    const int team = static_cast<int>(threadIdx.x) / 32 % 4;
+    if (team < Producer::kTeams) keep_supplied<D, Lambda, Trace>(a, maps, shape, memory, cluster, rank - shape.chains, team);
+  } else if (group > 0 && group <= shape.warpgroups) {
+    take_registers<216>();
+    carry_state<In, D>(a, shape, memory, cluster, group - 1, first + 64 * (group - 1));
   } else {
-    const int first = number * 64 * shape.warpgroups;
-    if (group > 0 && group <= shape.warpgroups) {
-      take_registers<216>();
-      carry_state<In, D>(a, shape, memory, lane, served, group - 1, first + 64 * (group - 1));
-    } else {
-      give_registers<40>();
-      if (threadIdx.x < 32) fill_stages<In, D>(a, maps, shape, memory, lane, served, first);
-    }
+    give_registers<40>();
+    if (threadIdx.x < 32) fill_stages<In, D>(a, maps, shape, memory, cluster, first);
   }
   cluster_barrier();  // no block leaves while another may still reach into its memory
 }
@@ -83,8 +87,7 @@ cudaError_t describe(CUtensorMap& map, const Rows& x, deltaref_dtype dtype, std:
 template <class In, int D, bool Lambda, bool Trace>
 cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
   const auto kernel = walk_heads<In, D, Lambda, Trace>;
-  Shape shape{.heads = plan.heads,
-              .chains = plan.chains,
+  Shape shape{.chains = plan.chains,
               .producers = plan.producers,
               .warpgroups = plan.rows / 64,
               .depth = plan.stages,
@@ -92,7 +95,7 @@ cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan
               .clusters = static_cast<unsigned>(plan.clusters)};
   cudaError_t error = allow_all_shared_memory(kernel);
   if (error != cudaSuccess) return error;
-  const unsigned size = static_cast<unsigned>(shape.blocks());
+  const unsigned size = static_cast<unsigned>(shape.chains + shape.producers);
   cudaLaunchAttribute cluster{};
   cluster.id = cudaLaunchAttributeClusterDimension;
   cluster.val.clusterDim.x = size, cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;

@@ -45,6 +45,24 @@ __device__ inline void multiply_blocks(float (&left)[4], float (&right)[4], cons
   mma<bf16>(left, a.big, big[0], big[1]), mma<bf16>(right, a.big, big[2], big[3]);
 }
 
+/// The numbers of the tokens of a chunk, in shared memory; with norms, those of q and k are part of them.
+struct Numbers {
+  float high[kChunk], low[kChunk];     ///< G_i, the sum of log decays, in powers of two: rounded, and the rest
+  float beta[kChunk], lambda[kChunk];  ///< 0 beyond the end
+  float read_key[kChunk];              ///< -beta_j gamma_j c: the columns of A times these give W from K
+  float read_query[kChunk];            ///< -beta_j gamma_j lambda_j: and from Q
+  float key_norm[kChunk], query_norm[kChunk];
+  float columns[4][kChunk];            ///< of each warp: the decay from a token to its first
+
+  /// The decay from token j to token i.
+  __device__ float decay(int i, int j) const { return power_of_two((high[i] - high[j]) + (low[i] - low[j])); }
+};
+
+/// The chunk's place in the arrays of a trace.
+__device__ inline std::int64_t place(const Arguments& a, const Walk& x) {
+  return (first_slot(a, x.n, kChunk) + x.chunk) * a.HV + x.head;
+}
+
 /// A team of four warps prepares a chunk. With G_i the sum of log decays up to token i,
 /// \f[ L_g = \mathrm{sl}(B (H \odot X K^\top)), \quad A = (I + L_g)^{-1}, \quad T = A B, \quad W = T D_\gamma X, \quad
 ///     P = \mathrm{scale}\,(H \odot Q K^\top), \f]
@@ -56,103 +74,21 @@ __device__ inline void multiply_blocks(float (&left)[4], float (&right)[4], cons
 template <class In, int D, bool Lambda, bool Trace> struct Team {
   using Memory = TeamMemory<D>;
   const Arguments& a;
-  const Maps& maps;
-  const Shape& shape;
   unsigned char* const block;  ///< shared memory of the block
-  const int served;            ///< the head among the cluster's
+  const int id;                ///< of the team
 
   // Made anew for every chunk: addresses that live longer than a chunk would cost registers that are not there.
-  const int id = own_thread() / 128, thread = own_thread() % 128, warp = __shfl_sync(0xffffffffu, thread / 32, 0);
-  const int lane = thread % 32, g = lane / 4, t = lane % 4;
+  const int thread = own_thread() % 128, warp = __shfl_sync(0xffffffffu, thread / 32, 0), lane = thread % 32;
+  const int g = lane / 4, t = lane % 4;
   unsigned char* const memory = block + Memory::memory(id);
   const std::uint32_t at = shared_address(memory), barriers = shared_address(block) + Memory::barriers(id);
-  float* const high = reinterpret_cast<float*>(memory + Memory::kNumbers);  ///< G_i in powers of two, rounded
-  float* const low = high + kChunk;                                         ///< and the rest
-  float* const beta = low + kChunk;
-  float* const read_key = beta + kChunk;        ///< -beta_j gamma_j c, times the key's norm: columns of A become W's
-  float* const read_query = read_key + kChunk;  ///< -beta_j gamma_j lambda_j, times the query's
-  float* const key_norm = read_query + kChunk;
-  float* const query_norm = key_norm + kChunk;
-  float* const columns = query_norm + kChunk + warp * kChunk;
-  float* const given = query_norm + 5 * kChunk;  ///< g, beta, lambda as they came
-  Factors& factors = *reinterpret_cast<Factors*>(memory + Memory::kFactors);
+  Numbers& of = *reinterpret_cast<Numbers*>(memory + Memory::kNumbers);
 
   __device__ void barrier() const { team_barrier(1 + id); }
   __device__ std::uint32_t row_of_tile(int r0, int m) const {  ///< for stmatrix: rows r0 .. r0 + 15, 16-column group m
     const int matrix = lane / 8, r = lane % 8;
     return static_cast<std::uint32_t>(swizzled<128>(r0 + matrix % 2 * 8 + r, 2 * m + matrix / 2));
   }
-
-  /// K and Q of the chunk, and to the cache what the team's next one needs. By thread 0.
-  __device__ void fetch(const Walk& x) const {
-    const std::uint32_t loaded = barriers + Memory::kLoaded;
-    const int head = a.key_head(x.head), ahead = x.token() + kChunk * Memory::kTeams * shape.producers;
-    const bool more = ahead < x.begin + x.length;
-    expect_bytes(loaded, 2 * Memory::kKeys);
-    arrive(loaded);
-#pragma unroll 1
-    for (int h = 0; h < D / 64; ++h) {
-      load_tile(at + Memory::kKey + h * 8192, maps.k, 64 * h, head, x.token(), x.batch, loaded);
-      load_tile(at + Memory::kQuery + h * 8192, maps.q, 64 * h, head, x.token(), x.batch, loaded);
-      if (!more) continue;
-      prefetch_tile(maps.k, 64 * h, head, ahead, x.batch);
-      prefetch_tile(maps.q, 64 * h, head, ahead, x.batch);
-    }
-    if (more)
-#pragma unroll 1
-      for (int first = 0; first < a.d_v; first += 64) prefetch_tile(maps.v, first, x.head, ahead, x.batch);
-  }
-  /// g, beta and lambda of 64 tokens, without waiting; 0 beyond the end.
-  __device__ void fetch_numbers(const Walk& x) const {
-    const int i = thread % kChunk;
-    const bool there = i < x.count();
-    auto copy = [&](int which, const Rows& rows) {
-      if (!rows.data) return;
-      const float* const from = static_cast<const float*>(rows.data) + x.batch * rows.stride_b +
-                                (x.token() + (there ? i : 0)) * rows.stride_t + x.head * rows.stride_h;
-      asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(shared_address(given + which * kChunk + i)),
-                   "l"(from), "r"(there ? 4 : 0)
-                   : "memory");
-    };
-    if (thread < kChunk)
-      copy(0, a.g), copy(2, a.lambda);
-    else
-      copy(1, a.beta);
-    commit_copies();
-  }
-  __device__ float strength(const Walk& x, int i) const {
-    return i >= x.count() ? 0 : a.beta.data ? given[kChunk + i] : 1;
-  }
-  __device__ float lambda(int i) const { return a.lambda.data ? given[2 * kChunk + i] : 0; }
-
-  /// G_i by one warp: a lane sums two tokens, the lanes scan.
-  __device__ void sum_decays(int count) const {
-    double log_decay[2] = {0, 0};
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      if (!a.g.data || 2 * lane + e >= count) continue;
-      const double x = given[2 * lane + e];
-      log_decay[e] = a.gate_is_log ? x : log(x);
-      if (log_decay[e] < kResetLog) log_decay[e] = kResetLog;  // a NaN stays one
-    }
-    double sum = log_decay[0] + log_decay[1];
-#pragma unroll 1
-    for (int step = 1; step < 32; step *= 2) {
-      const double before = __shfl_up_sync(0xffffffffu, sum, step);
-      if (lane >= step) sum += before;
-    }
-    const double before = __shfl_up_sync(0xffffffffu, sum, 1);
-    double G = lane == 0 ? 0 : before;
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      G += log_decay[e];
-      const double bits = G * 1.4426950408889634;  // log2
-      high[2 * lane + e] = static_cast<float>(bits);
-      low[2 * lane + e] = static_cast<float>(bits - static_cast<double>(static_cast<float>(bits)));
-    }
-  }
-  /// The decay from token j to token i.
-  __device__ float decay(int i, int j) const { return power_of_two((high[i] - high[j]) + (low[i] - low[j])); }
 
   /// 1 / sqrt(|x|^2 + eps) of the row of K or Q that is the thread's.
   __device__ void take_norms(int count) const {
@@ -163,21 +99,14 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       const In* const x = reinterpret_cast<const In*>(tile + piece / 8 * 8192 + ((piece % 8 ^ (i & 7)) << 4));
       for (int e = 0; e < 8; ++e) sum += number<float>(x[e]) * number<float>(x[e]);
     }
-    (thread < kChunk ? key_norm : query_norm)[i] = i < count ? 1 / sqrtf(sum + static_cast<float>(a.eps)) : 0;
+    (thread < kChunk ? of.key_norm : of.query_norm)[i] = i < count ? 1 / sqrtf(sum + static_cast<float>(a.eps)) : 0;
   }
 
-  /// The numbers of token i = thread.
-  __device__ void take_factors(const Walk& x) const {
-    const int i = thread, last = kChunk - 1;
-    const float gamma = power_of_two(high[i] + low[i]), key = a.l2norm ? key_norm[i] : 1,
-                query = a.l2norm ? query_norm[i] : 1, b = strength(x, i);
-    beta[i] = b;
-    read_key[i] = a.reads_key ? -b * gamma * key : 0;
-    if (Lambda) read_query[i] = -b * gamma * lambda(i) * query;
-    factors.output[i] = static_cast<float>(a.scale) * gamma * query;
-    factors.write[i] = decay(last, i) * key;
-    if (i == last) factors.gamma[0] = gamma;
-    if (Trace && a.trace.gamma && i < x.count()) static_cast<float*>(a.trace.gamma)[place(x) * kChunk + i] = gamma;
+  /// Norms become part of the numbers of token i = thread.
+  __device__ void apply_norms(Factors& factors) const {
+    const int i = thread;
+    of.read_key[i] *= of.key_norm[i], of.read_query[i] *= of.query_norm[i];
+    factors.output[i] *= of.query_norm[i], factors.write[i] *= of.key_norm[i];
   }
 
   /// From the warp's rows of K K^T and Q K^T: P and the blocks of L_g left of the diagonal to shared memory, the
@@ -186,15 +115,15 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   /// neither of which exceeds 1.
   __device__ void score(const float (&KK)[32], const float (&QK)[32], const Walk& x, float* diagonal) const {
     const int first = 16 * warp;
-    for (int j = lane; j < first; j += 32) columns[j] = decay(first, j) * (a.l2norm ? key_norm[j] : 1);
+    for (int j = lane; j < first; j += 32) of.columns[warp][j] = of.decay(first, j) * (a.l2norm ? of.key_norm[j] : 1);
     float fall[2], of_key[2], of_query[2], of_output[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int i = first + g + 8 * h;
-      const float query = a.l2norm ? query_norm[i] : 1;
-      fall[h] = decay(i, first);  // from the block's first token
-      of_key[h] = a.reads_key ? strength(x, i) * (a.l2norm ? key_norm[i] : 1) : 0;
-      of_query[h] = Lambda ? strength(x, i) * lambda(i) * query : 0;
+      const float query = a.l2norm ? of.query_norm[i] : 1;
+      fall[h] = of.decay(i, first);  // from the block's first token
+      of_key[h] = a.reads_key ? of.beta[i] * (a.l2norm ? of.key_norm[i] : 1) : 0;
+      of_query[h] = Lambda ? of.beta[i] * of.lambda[i] * query : 0;
       of_output[h] = static_cast<float>(a.scale) * query;
     }
     __syncwarp();
@@ -211,7 +140,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
 #pragma unroll
         for (int e = 0; e < 8; e += 2) {
           const int h = e / 2 % 2;
-          const float2 c = *reinterpret_cast<const float2*>(columns + 16 * k + e / 4 * 8 + 2 * t);
+          const float2 c = *reinterpret_cast<const float2*>(of.columns[warp] + 16 * k + e / 4 * 8 + 2 * t);
           const float* const key = KK + 8 * k + e;
           const float* const query = QK + 8 * k + e;
           P[e / 2] = pack<In>(out[h] * (c.x * query[0]), out[h] * (c.y * query[1]));
@@ -235,8 +164,8 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       float p[2];
 #pragma unroll
       for (int f = 0; f < 2; ++f) {
-        float H = decay(first + i, first + j + f);
-        if (a.l2norm) H *= key_norm[first + j + f];
+        float H = of.decay(first + i, first + j + f);
+        if (a.l2norm) H *= of.key_norm[first + j + f];
         p[f] = j + f <= i ? of_output[h] * H * own_query[e + f] : 0;
         L[e + f] = j + f < i ? H * (of_key[h] * own_key[e + f] + (Lambda ? of_query[h] * own_query[e + f] : 0)) : 0;
       }
@@ -317,7 +246,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     }
   }
 
-  /// T = A B over what the warps handed each other, and -W = A D_a K + A D_b Q over K. As a left operand A is a pair of
+  /// T = A B over what the warps handed each other, and -W = A D_a K + A D_b Q. As a left operand A is a pair of
   /// numbers once more, so that W is rounded once.
   __device__ void transform(const Pair (&A)[4]) const {
     const std::uint32_t tiles = place_of(at);
@@ -333,13 +262,13 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
           sum_of(l, r, A[k]);
           scale_columns(left, right, l, r, numbers, k);
           left_operand[k] = split<In>(left, right);
-          scale_columns(left, right, l, r, beta, k);
+          scale_columns(left, right, l, r, of.beta, k);
           as_operand<In>(T, left, right);
         }
         if (and_store) store_matrices(at + Memory::kT + row_of_tile(16 * warp, k), T);
       }
     };
-    take_operand(read_key, true);
+    take_operand(of.read_key, true);
 #pragma unroll
     for (int h = 0; h < D / 64; ++h) {
       float W[32];
@@ -355,54 +284,26 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
         wait_products<0>();
         pin(W);
       };
-      if (Lambda && h > 0) take_operand(read_key, false);
+      if (Lambda && h > 0) take_operand(of.read_key, false);
       multiply_rows(Memory::kKey, false);
-      if constexpr (Lambda) take_operand(read_query, false), multiply_rows(Memory::kQuery, true);
-      barrier();  // all warps have used these rows of K
+      if constexpr (Lambda) take_operand(of.read_query, false), multiply_rows(Memory::kQuery, true);
+      if (h + 1 == D / 64 && lane == 0) arrive(barriers + Memory::kEmptied);
 #pragma unroll
       for (int m = 0; m < 4; ++m) {
         std::uint32_t packed[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) packed[i] = pack<In>(W[8 * m + 2 * i], W[8 * m + 2 * i + 1]);
-        store_matrices(at + Memory::kKey + h * 8192 + row_of_tile(16 * warp, m), packed);
+        store_matrices(at + Memory::kW + h * 8192 + row_of_tile(16 * warp, m), packed);
       }
     }
   }
 
-  /// Each half as soon as every chain has opened its stage for it. By thread 0.
-  __device__ void send(unsigned item, unsigned parity) const {
-    using Chain = ChainMemory5<D>;
-    const int stage = static_cast<int>(item % static_cast<unsigned>(shape.depth));
-    const std::uint32_t block_at = shared_address(block), full = block_at + Chain::kFull + 8 * stage;
-    const std::uint32_t to = block_at + Chain::stages(shape.warpgroups) + stage * Chain::stage(shape.warpgroups);
-    auto send_all = [&](std::uint32_t there, int from, int bytes) {
-#pragma unroll 1
-      for (int chain = 0; chain < shape.chains; ++chain)
-        send_bytes(in_block(shape.chain(served, chain), there), at + from, bytes,
-                   in_block(shape.chain(served, chain), full));
-    };
-    wait(barriers + Memory::kOpen, parity);
-    send_all(to + Chain::kW, Memory::kKey, Memory::kKeys);
-    send_all(to + Chain::kT, Memory::kT, 8192);
-    wait(barriers + Memory::kOpenRest, parity);
-    send_all(to + Chain::kP, Memory::kP, 8192);
-    send_all(block_at + Chain::kFactors + stage * sizeof(Factors), Memory::kFactors, sizeof(Factors));
-  }
-
-  /// All of it for one chunk. \param number  of chunks this team has prepared
+  /// All of it for one chunk. \param number  of chunks that this team has prepared
   __device__ void prepare(const Walk& x, unsigned number) const {
     const std::uint32_t tiles = place_of(at);
-    const unsigned parity = number & 1;
     float* const diagonal = reinterpret_cast<float*>(memory + Memory::kInverse + warp * 1024);
-    if (thread == 0) {
-      if (number > 0) wait(barriers + Memory::kLanded, parity ^ 1);
-      fetch(x);
-    }
-    fetch_numbers(x);
-    wait_copies<0>();
-    wait(barriers + Memory::kLoaded, parity);
-    if (x.count() < kChunk) clear_rows<128>(memory + Memory::kKey, 2 * (D / 64), x.count(), thread);
-    barrier();
+    wait(barriers + Memory::kLoaded, number & 1);
+    if (x.count() < kChunk) clear_rows<128>(memory + Memory::kKey, 2 * (D / 64), x.count(), thread), barrier();
     float KK[32], QK[32];
     begin_products();
 #pragma unroll
@@ -413,12 +314,14 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       multiply_tiles<In>(QK, rows_along_k(tiles, Memory::kQuery + along), key, k > 0);
     }
     commit_products();
-    if (warp == 0) sum_decays(x.count());
     if (a.l2norm) take_norms(x.count());
     wait_products<0>();
     pin(KK), pin(QK);
-    barrier();
-    if (thread < kChunk) take_factors(x);
+    if (a.l2norm) {
+      barrier();
+      if (thread < kChunk) apply_norms(reinterpret_cast<Factors*>(memory + Memory::kFactors)[number & 1]);
+    }
+    if (number > 0) wait(barriers + Memory::kReusable, (number - 1) & 1);
     score(KK, QK, x, diagonal);
     substitute(diagonal);
     Pair A[4];
@@ -433,33 +336,146 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     transform(A);
     fence_shared();
     barrier();
-    if (thread == 0) send(x.item, parity);
+    if (thread == 0) arrive(barriers + Memory::kDone);
   }
 
-  /// The chunk's place in the arrays of a trace.
-  __device__ std::int64_t place(const Walk& x) const {
-    return (first_slot(a, x.n, kChunk) + x.chunk) * a.HV + x.head;
-  }
   /// Writes the lane's numbers of the 16 x 16 block at (i0, j0) of a [C, C] matrix; zeros without them.
   __device__ void trace_block(void* to, const Walk& x, int i0, int j0, const float* numbers_) const {
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       const int i = i0 + g + e / 2 % 2 * 8, j = j0 + e / 4 * 8 + 2 * t + e % 2;
-      static_cast<float*>(to)[(place(x) * kChunk + i) * kChunk + j] = numbers_ ? numbers_[e] : 0;
+      static_cast<float*>(to)[(place(a, x) * kChunk + i) * kChunk + j] = numbers_ ? numbers_[e] : 0;
     }
   }
 };
 
-/// A block that prepares: each of its teams takes every fourth of the chunks that are the block's.
-/// \param first_lane, served  as of the chain   \param producer  the block's number among those of its head
+/// A warpgroup that prepares: every third of the chunks that are the block's.
+/// \param producer  the block's number among those that prepare
 template <class In, int D, bool Lambda, bool Trace>
-__device__ void produce(const Arguments& a, const Maps& maps, const Shape& shape, unsigned char* memory,
-                        unsigned first_lane, int served, int producer) {
+__device__ void work(const Arguments& a, const Shape& shape, unsigned char* memory, unsigned cluster, int producer,
+                     int team) {
   unsigned number = 0;
-  constexpr int kTeams = TeamMemory<D>::kTeams;
-  for (Walk x(a, shape, first_lane, producer + shape.producers * (static_cast<int>(threadIdx.x) / 128)); x.more();
-       x.advance(shape.producers * kTeams))
-    Team<In, D, Lambda, Trace>{a, maps, shape, memory, served}.prepare(x, number++);
+  for (Walk x(a, shape, cluster, producer + shape.producers * team); x.more();
+       x.advance(shape.producers * TeamMemory<D>::kTeams))
+    Team<In, D, Lambda, Trace>{a, memory, team}.prepare(x, number++);
+}
+
+// ---------------------------------------------------------------- the clerk
+
+/// K and Q of a chunk.
+template <int D>
+__device__ inline void fetch(const Arguments& a, const Maps& maps, const Walk& x, std::uint32_t to,
+                             std::uint32_t loaded) {
+  using Memory = TeamMemory<D>;
+  expect_bytes(loaded, 2 * Memory::kKeys);
+#pragma unroll 1
+  for (int h = 0; h < D / 64; ++h) {
+    load_tile(to + Memory::kKey + h * 8192, maps.k, 64 * h, a.key_head(x.head), x.token(), x.batch, loaded);
+    load_tile(to + Memory::kQuery + h * 8192, maps.q, 64 * h, a.key_head(x.head), x.token(), x.batch, loaded);
+  }
+}
+
+/// What was prepared, to every chain, each half as soon as all have opened their stage for it.
+/// \param from  the team's memory   \param number  of chunks sent before
+template <int D>
+__device__ inline void send(const Shape& shape, std::uint32_t block, std::uint32_t from, std::uint32_t barriers,
+                            unsigned item, unsigned number) {
+  using Memory = TeamMemory<D>;
+  using Chain = ChainMemory5<D>;
+  const int stage = static_cast<int>(item % static_cast<unsigned>(shape.depth));
+  const std::uint32_t full = block + Chain::kFull + 8 * stage;
+  const std::uint32_t to = block + Chain::stages(shape.warpgroups) + stage * Chain::stage(shape.warpgroups);
+  auto send_all = [&](std::uint32_t there, int piece, int bytes) {
+#pragma unroll 1
+    for (unsigned chain = 0; chain < static_cast<unsigned>(shape.chains); ++chain)
+      send_bytes(in_block(chain, there), from + piece, bytes, in_block(chain, full));
+  };
+  wait(barriers + Memory::kOpened, number & 1);
+  send_all(to + Chain::kW, Memory::kW, Memory::kKeys);
+  send_all(to + Chain::kT, Memory::kT, 8192);
+  wait(barriers + Memory::kRestOpened, number & 1);
+  send_all(to + Chain::kP, Memory::kP, 8192);
+  send_all(block + Chain::kFactors + stage * static_cast<int>(sizeof(Factors)),
+           Memory::kFactors + static_cast<int>(number & 1) * static_cast<int>(sizeof(Factors)), sizeof(Factors));
+}
+
+/// The numbers of a chunk, by one warp: a lane has two tokens, and the lanes sum up their decays.
+template <bool Lambda, bool Trace>
+__device__ inline void take_numbers(const Arguments& a, const Walk& x, Numbers& to, Factors& factors) {
+  const int lane = threadIdx.x % 32, count = x.count();
+  auto given = [&](const Rows& rows, int i, float absent) {
+    if (!rows.data || i >= count) return absent;
+    return static_cast<const float*>(
+        rows.data)[x.batch * rows.stride_b + (x.token() + i) * rows.stride_t + x.head * rows.stride_h];
+  };
+  float gate[2], beta[2], lambda[2];
+#pragma unroll
+  for (int e = 0; e < 2; ++e) {
+    const int i = 2 * lane + e;
+    gate[e] = given(a.g, i, a.gate_is_log ? 0 : 1);
+    beta[e] = given(a.beta, i, i < count ? 1 : 0), lambda[e] = Lambda ? given(a.lambda, i, 0) : 0;
+  }
+  double log_decay[2];
+#pragma unroll
+  for (int e = 0; e < 2; ++e) {
+    log_decay[e] = a.gate_is_log ? gate[e] : log(static_cast<double>(gate[e]));
+    if (log_decay[e] < kResetLog) log_decay[e] = kResetLog;  // a NaN stays one
+  }
+  double sum = log_decay[0] + log_decay[1];
+#pragma unroll 1
+  for (int step = 1; step < 32; step *= 2) {
+    const double before = __shfl_up_sync(0xffffffffu, sum, step);
+    if (lane >= step) sum += before;
+  }
+  const double before = __shfl_up_sync(0xffffffffu, sum, 1);
+  const double G[2] = {(lane == 0 ? 0 : before) + log_decay[0], sum}, whole = __shfl_sync(0xffffffffu, sum, 31);
+  constexpr double kLog2 = 1.4426950408889634;
+#pragma unroll
+  for (int e = 0; e < 2; ++e) {
+    const int i = 2 * lane + e;
+    const double bits = G[e] * kLog2;
+    to.high[i] = static_cast<float>(bits);
+    to.low[i] = static_cast<float>(bits - static_cast<double>(to.high[i]));
+    const float gamma = power_of_two(static_cast<float>(bits));
+    to.beta[i] = beta[e], to.lambda[i] = lambda[e];
+    to.read_key[i] = a.reads_key ? -beta[e] * gamma : 0;
+    to.read_query[i] = -beta[e] * gamma * lambda[e];
+    factors.output[i] = static_cast<float>(a.scale) * gamma;
+    factors.write[i] = power_of_two(static_cast<float>((whole - G[e]) * kLog2));
+    if (i == kChunk - 1) factors.gamma[0] = gamma;
+    if (Trace && a.trace.gamma && i < count) static_cast<float*>(a.trace.gamma)[place(a, x) * kChunk + i] = gamma;
+  }
+}
+
+/// The warp that supplies a team, and sends away what it has prepared.
+template <int D, bool Lambda, bool Trace>
+__device__ void keep_supplied(const Arguments& a, const Maps& maps, const Shape& shape, unsigned char* block,
+                              unsigned cluster, int producer, int team) {
+  using Memory = TeamMemory<D>;
+  const int lane = threadIdx.x % 32;
+  unsigned char* const memory = block + Memory::memory(team);
+  const std::uint32_t block_at = shared_address(block), at = shared_address(memory),
+                      barriers = block_at + Memory::barriers(team);
+  unsigned number = 0, last = 0;
+  auto deliver = [&] {  // the chunk before
+    wait(barriers + Memory::kDone, (number - 1) & 1);
+    if (lane == 0) send<D>(shape, block_at, at, barriers, last, number - 1);
+    __syncwarp();
+    wait(barriers + Memory::kLanded, (number - 1) & 1);
+    if (lane == 0) arrive(barriers + Memory::kReusable);
+  };
+  for (Walk x(a, shape, cluster, producer + shape.producers * team); x.more();
+       x.advance(shape.producers * Memory::kTeams)) {
+    if (number > 0) wait(barriers + Memory::kEmptied, (number - 1) & 1);
+    if (lane == 0) fetch<D>(a, maps, x, at, barriers + Memory::kLoaded);
+    take_numbers<Lambda, Trace>(a, x, *reinterpret_cast<Numbers*>(memory + Memory::kNumbers),
+                                reinterpret_cast<Factors*>(memory + Memory::kFactors)[number & 1]);
+    fence_shared();  // the factors are sent by the copy engine
+    arrive(barriers + Memory::kLoaded);
+    if (number > 0) deliver();
+    last = x.item, ++number;
+  }
+  if (number > 0) deliver();
 }
 
 }  // namespace delta::gpu

@@ -19,44 +19,15 @@ struct TensorCoreChunk {
   Vec<double> gamma;    ///< [C]
 };
 
-/// How v5 inverts I + L: the diagonal blocks of 16 as they are, the others block by block,
-/// \f[ A_{ij} = -A_{ii} \sum_{k=j}^{i-1} L_{ik} A_{kj}, \f]
-/// where every block that is multiplied is a pair of bf16 numbers, good to 16 bits. \formula{F38}
-inline Mat<double> inverse_in_pairs(const Mat<double>& L) {
-  constexpr Index kBlock = 16;
-  const auto pairs = [](const Mat<double>& M) -> Mat<double> {
-    return M.unaryExpr([](double x) { return kBf16.round(x) + kBf16.round(x - kBf16.round(x)); });
-  };
-  const Index C = L.rows(), blocks = (C + kBlock - 1) / kBlock;
-  const auto block = [&](const Mat<double>& M, Index i, Index j) -> Mat<double> {
-    return M.block(i * kBlock, j * kBlock, std::min(kBlock, C - i * kBlock), std::min(kBlock, C - j * kBlock));
-  };
-  Mat<double> A = Mat<double>::Zero(C, C);  // [C x C]
-  for (Index j = blocks - 1; j >= 0; --j)
-    for (Index i = j; i < blocks; ++i) {
-      Mat<double> a;
-      if (i == j) {
-        const Mat<double> D = block(L, j, j);
-        a = solve_unit_lower<double>(D, Mat<double>::Identity(D.rows(), D.rows()));
-      } else {
-        Mat<double> sum = Mat<double>::Zero(std::min(kBlock, C - i * kBlock), kBlock);
-        for (Index k = j; k < i; ++k) sum += pairs(block(L, i, k)) * block(A, k, j);
-        a = -block(A, i, i) * pairs(sum);
-      }
-      A.block(i * kBlock, j * kBlock, a.rows(), a.cols()) = pairs(a);
-    }
-  return A;
-}
-
-/// The schedule of v4 and v5 in plain C++: the same products on the same rounded operands, in the same places. Its
+/// The schedule of v4 in plain C++: the same products on the same rounded operands, in the same places. Its
 /// error is what that kernel is expected to make, and it can be stepped through without a GPU. \f[ R = B(V - D_g X \hat
 /// S^\top), \quad Z = R + \hat N (\hat R + \check R) + \check N \hat R, \quad
 ///     O = D_g Q \hat S^\top + \hat P \hat Z, \quad S' = \gamma_C S + \widehat{D_w Z}^\top K \f]
 /// A check is the rest, rounded: \f$ \check N = \widehat{N - \hat N} \f$. A hat is a rounding to the 16-bit format.
 /// With a decay per channel the decayed copies of q and k are rounded, and so are the two factors of a score between
-/// different blocks of 16 tokens. \param f  bf16 or fp16   \param pairs  invert as v5 does   \param watch  is shown
-/// each chunk \formula{F84} \formula{C-kda}
-inline Output<double> tensor_cores(const Stream<double>& stream, const Format& f, bool pairs = false,
+/// different blocks of 16 tokens. \param f  bf16 or fp16   \param watch  is shown each chunk
+/// \formula{F84} \formula{C-kda}
+inline Output<double> tensor_cores(const Stream<double>& stream, const Format& f,
                                    const std::function<void(const TensorCoreChunk&)>& watch = nullptr) {
   constexpr Index kChunk = 64, kBlock = 16;
   const auto rounded = [&](const Mat<double>& A) -> Mat<double> {
@@ -102,7 +73,7 @@ inline Output<double> tensor_cores(const Stream<double>& stream, const Format& f
     TensorCoreChunk h;
     h.gamma = in.col(0);
     h.L_g = strictly_lower<double>(beta.asDiagonal() * XK);
-    h.inverse = pairs ? inverse_in_pairs(h.L_g) : solve_unit_lower<double>(h.L_g, Mat<double>::Identity(C, C));
+    h.inverse = solve_unit_lower<double>(h.L_g, Mat<double>::Identity(C, C));
     const Mat<double> X_in = in.cwiseProduct(X), Q_in = in.cwiseProduct(Q), K_out = to_end.cwiseProduct(K);
     h.W = h.inverse * (beta.asDiagonal() * X_in);
     h.U = h.inverse * (beta.asDiagonal() * V);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
 #include <array>
 #include <functional>
 
@@ -31,16 +32,30 @@ template <Ring T> struct Form {
   std::string_view id;
   Output<T> (*run)(const Stream<T>&, Index C);
   bool chunked = false;
-  bool (*applies)(const Stream<T>&) = nullptr;  ///< nullptr: to every stream
+  bool (*applies)(const Stream<T>&) = nullptr;        ///< nullptr: to every stream
+  Index (*largest)(Index tokens, Index C) = nullptr;  ///< side of its largest square matrix; nullptr: none that grows
 };
+
+/// \cond
+inline Index whole_sequence(Index tokens, Index) { return tokens; }
+inline Index one_chunk(Index tokens, Index C) { return std::min(tokens, C); }
+/// \endcond
 
 template <Ring T>
 inline constexpr std::array kForms{
-    Form<T>{"recurrent", [](const Stream<T>& s, Index) { return recurrent<T>(s); }},
-    Form<T>{"chunkwise", [](const Stream<T>& s, Index C) { return chunkwise<T>(s, C); }, true, &chunkwise_applies<T>},
-    Form<T>{"one_solve", [](const Stream<T>& s, Index C) { return one_solve<T>(s, C); }, true},
-    Form<T>{"parallel", [](const Stream<T>& s, Index) { return parallel<T>(s); }},
-    Form<T>{"scan", [](const Stream<T>& s, Index C) { return scan<T>(s, C); }, true},
+    Form<T>{.id = "recurrent", .run = [](const Stream<T>& s, Index) { return recurrent<T>(s); }},
+    Form<T>{.id = "chunkwise",
+            .run = [](const Stream<T>& s, Index C) { return chunkwise<T>(s, C); },
+            .chunked = true,
+            .applies = &chunkwise_applies<T>,
+            .largest = &one_chunk},
+    Form<T>{.id = "one_solve",
+            .run = [](const Stream<T>& s, Index C) { return one_solve<T>(s, C); },
+            .chunked = true,
+            .largest = &one_chunk},
+    Form<T>{
+        .id = "parallel", .run = [](const Stream<T>& s, Index) { return parallel<T>(s); }, .largest = &whole_sequence},
+    Form<T>{.id = "scan", .run = [](const Stream<T>& s, Index C) { return scan<T>(s, C); }, .chunked = true},
 };
 
 /// Token t as one stream sees it. With a strength per value channel, row c of the state obeys a rule of its own with

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The checker is tested first: what must make it fail, does.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "checks/core/equivalence.hpp"
 #include "checks/core/measure.hpp"
@@ -133,6 +133,48 @@ TEST(Table, TwoRunsGiveTheSameRowsInTheSameOrder) {
     return rows;
   };
   EXPECT_EQ(all(), all());
+}
+
+/// A rule whose micro-steps leave out the decay that its formula has.
+struct disagreeing {
+  static constexpr RuleInfo info{.id = "disagreeing", .forget = Forget::per_head, .strength = Strength::per_head};
+
+  template <Ring T> static Steps<T> steps(const Token<T>& t) {
+    return {{.d = {}, .x = t.k, .y = t.k, .v = t.v, .beta = t.beta}};
+  }
+  template <Ring T> static Vec<T> paper_step(Mat<T>& S, const Token<T>& t) {
+    S *= t.alpha;
+    S += t.beta * Vec<T>(t.v - S * t.k) * t.k.transpose();
+    return S * t.q;
+  }
+};
+
+TEST(Checker, ARuleThatDisagreesWithItselfIsOneFailureThatNamesTheToken) {
+  const Rule wrong{disagreeing::info, {{}, ops<disagreeing, GF61>(), {}, {}, {}, {}, {}}};  // no form may be run
+  std::vector<Row> rows;
+  check_equivalence({}, [&](const Row& r) { rows.push_back(r); }, nullptr, {&wrong});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].verdict, Verdict::failed);
+  EXPECT_EQ(rows[0].reason, "steps and paper_step disagree, first at token 0; its forms were not run");
+  for (const Rule* rule : rules()) EXPECT_EQ(disagreement(*rule, 1), "") << rule->info.id;
+}
+
+TEST(Checker, AFormThatNeedsTooLargeAMatrixIsNotRun) {
+  using testing::HasSubstr;
+  EXPECT_THAT(too_large("parallel", Size::parse("T20000")), HasSubstr("20000 x 20000 numbers, expected at most 4096"));
+  EXPECT_THAT(too_large("chunkwise", Size::parse("T20000_C20000")), HasSubstr("try a smaller C"));
+  EXPECT_EQ(too_large("parallel", Size::parse("T4096")), "");
+  EXPECT_EQ(too_large("parallel", Size::parse("T20000_packed0.4000.8000")), "") << "no sequence is that long";
+  for (const char* linear : {"recurrent", "scan", "chunkwise", "one_solve"})
+    EXPECT_EQ(too_large(linear, Size::parse("T20000")), "") << linear;
+  std::vector<Row> rows;
+  check_equivalence({.rules = {"linear"},
+                     .forms = {"parallel"},
+                     .families = {"gate_half"},
+                     .scalars = {"double"},
+                     .size = Size::parse("T4097")},
+                    [&](const Row& r) { rows.push_back(r); });
+  for (const Row& r : rows) EXPECT_EQ(r.verdict, Verdict::skipped) << r.reason;
 }
 
 }  // namespace

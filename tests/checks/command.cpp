@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -20,13 +21,16 @@ struct Ran {
 };
 
 /// Runs the program with these arguments. \param redirect what happens to its error output
-Ran run(const std::string& arguments, const std::string& redirect = "2>/dev/null") {
-  FILE* pipe = popen((std::string(DELTAREF_PROGRAM) + " check " + arguments + " " + redirect).c_str(), "r");
+Ran run_program(const std::string& arguments, const std::string& redirect = "2>/dev/null") {
+  FILE* pipe = popen((std::string(DELTAREF_PROGRAM) + " " + arguments + " " + redirect).c_str(), "r");
   std::string out;
   std::array<char, 4096> buffer;
   for (std::size_t n; (n = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) out.append(buffer.data(), n);
   const int status = pclose(pipe);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, out};
+}
+Ran run(const std::string& arguments, const std::string& redirect = "2>/dev/null") {
+  return run_program("check " + arguments, redirect);
 }
 std::string message(const std::string& arguments) { return run(arguments, "2>&1 >/dev/null").out; }
 
@@ -109,12 +113,30 @@ TEST(CheckCommand, WrongUsageIsOneLineThatListsTheChoices) {
            {"--scalar fp8", "unknown scalar 'fp8'; expected one of rational"},
            {"--law gravity", "unknown law 'gravity'; expected one of chunk_size"},
            {"--shape T5_Q7", "shape 'T5_Q7': unknown field 'Q7'"},
-           {"--shape H2_HV3", "HV must be a multiple of H"}}) {
+           {"--shape H2_HV3", "HV must be a multiple of H"},
+           {"--form parallel --shape T20000", "holds a matrix of 20000 x 20000 numbers"}}) {
     EXPECT_EQ(run(arguments).status, 2) << arguments;
     const std::string text = message(arguments);
     EXPECT_THAT(text, HasSubstr(expected));
     EXPECT_EQ(std::ranges::count(text, '\n'), 1) << text;
   }
+}
+
+TEST(Program, KnowsItsVersion) {
+  const Ran r = run_program("--version");
+  EXPECT_EQ(r.status, 0);
+  EXPECT_EQ(r.out, "deltaref " DELTAREF_VERSION "\n");
+}
+
+TEST(Program, ASeedIsAWholeNumber) {
+  const std::string a_case = "repro --rule delta --form scan --family gate_half --shape T5 --scalar gf61 --seed ";
+  EXPECT_EQ(run_program(a_case + "18446744073709551615").status, 0);
+  for (const std::string& command : {std::string("check --quick --seed "), a_case})
+    for (const char* seed : {"-1", "-0", "+1", "1.5", "0x1", "18446744073709551616", "''", "many"}) {
+      EXPECT_EQ(run_program(command + seed).status, 2) << command << seed;
+      const std::string text = run_program(command + seed, "2>&1 >/dev/null").out;
+      EXPECT_EQ(std::ranges::count(text, '\n'), 1) << text;
+    }
 }
 
 TEST(CheckCommand, ListNamesEverythingWithItsReason) {

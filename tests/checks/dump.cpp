@@ -33,7 +33,7 @@ std::string tensors(const std::string& header, std::size_t data) {
   return complaint([&] { read_safetensors(corpus::safetensors(header, data), "x.safetensors"); });
 }
 std::string arrays(const File& f) {
-  return complaint([&] { read_npz(f, "x.npz"); });
+  return complaint([&] { read_npz(f, "x.npz").find("q"); });
 }
 
 TEST(Safetensors, WritesWhatItReads) {
@@ -73,7 +73,6 @@ TEST(Safetensors, RefusesEveryLyingHeader) {
           R"({"q":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"q":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
           8),
       HasSubstr("twice"));
-  EXPECT_THAT(tensors(R"({"q":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}})", 4), HasSubstr("F8_E4M3"));
   EXPECT_THAT(tensors(R"({"q":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4), HasSubstr("non-negative"));
   EXPECT_THAT(tensors(R"({"q":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}})", 4),
               HasSubstr("does not fill"));
@@ -87,6 +86,18 @@ TEST(Safetensors, RefusesEveryLyingHeader) {
   corpus::append(huge, std::uint64_t{1} << 62);
   EXPECT_THAT(complaint([&] { read_safetensors(huge, "h"); }), HasSubstr("header length"));
   EXPECT_THAT(complaint([&] { read_safetensors(File(3), "h"); }), HasSubstr("too few"));
+}
+
+TEST(Safetensors, OnlyWhatIsUsedNeedsATypeThatIsRead) {
+  const File file = corpus::safetensors(
+      R"({"q":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"mask":{"dtype":"U8","shape":[3],"data_offsets":[4,7]},)"
+      R"("seen":{"dtype":"BOOL","shape":[1],"data_offsets":[7,8]},"w":{"dtype":"F4","shape":[2],"data_offsets":[8,9]}})",
+      9);
+  const Dump d = read_safetensors(file, "x.safetensors");
+  EXPECT_EQ(d.find("q")->size(), 1);
+  EXPECT_EQ(d.names(), (std::vector<std::string>{"mask", "q", "seen", "w"}));
+  EXPECT_THAT(complaint([&] { d.find("mask"); }),
+              AllOf(HasSubstr("x.safetensors: tensor 'mask' is of type U8"), HasSubstr("expected BF16")));
 }
 
 TEST(Npz, ReadsStoredAndDeflatedArrays) {
@@ -146,21 +157,53 @@ TEST(Npz, RefusesWhatItCannotMean) {
   cut.resize(cut.size() / 2);
   EXPECT_THAT(arrays(cut), HasSubstr("cut"));
   File flipped = corpus::sound_npz(false);
-  flipped[60] ^= std::byte{1};
+  flipped[30 + 5 + corpus::npy(corpus::kMatrix, "").size()] ^= std::byte{1};  // the first number
   EXPECT_THAT(arrays(flipped), HasSubstr("checksum"));
 }
 
+/// The member's size as the central directory of an archive with one member has it.
+void promise(File& f, std::uint32_t size) { std::memcpy(f.data() + f.size() - 22 - 5 - 46 + 24, &size, 4); }
+
 TEST(Npz, AnArrayThatPromisesTooMuchCostsNothing) {
-  File f = Zip().add("q.npy", corpus::npy(corpus::kMatrix, std::string(24, '\1')), true).file();
-  const std::uint32_t lie = 0xfffffff0;  // the size, in the central directory, of an array of some 100 bytes
-  std::memcpy(f.data() + f.size() - 22 - 5 - 46 + 24, &lie, 4);
-  EXPECT_THAT(arrays(f), HasSubstr("promises"));
+  File more_than_its_shape = Zip().add("q.npy", corpus::npy(corpus::kMatrix, std::string(24, '\1')), true).file();
+  promise(more_than_its_shape, 0xfffffff0);
+  EXPECT_THAT(arrays(more_than_its_shape), HasSubstr("does not fill its 4294967"));
+  const std::string large =
+      corpus::npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000,), }", std::string(24, '\1'));
+  File as_its_shape = Zip().add("q.npy", large, true).file();
+  promise(as_its_shape, static_cast<std::uint32_t>(large.size() - 24) + 4000000000u);
+  EXPECT_THAT(arrays(as_its_shape), HasSubstr("promises"));
+}
+
+TEST(Npz, UnpacksOnlyWhatIsNeeded) {
+  // An archive whose second member is broken behind its header: whoever inflates it says so.
+  const auto with = [](const std::string& dictionary, const std::string& name) {
+    std::string noise(300000, '\0');
+    for (std::size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<char>(i * i >> 7);
+    Zip zip;
+    zip.add("q.npy", corpus::npy(corpus::kMatrix, corpus::floats({0, 1, 2, 3, 4, 5})), true);
+    zip.add(name + ".npy", corpus::npy(dictionary, noise), true);
+    for (std::size_t i = 1; i < 20; ++i) zip.bytes[zip.bytes.size() - i] ^= std::byte{0xff};
+    return zip.file();
+  };
+  const std::string floats = "{'descr': '<f4', 'fortran_order': False, 'shape': (75000,), }",
+                    fewer = "{'descr': '<f4', 'fortran_order': False, 'shape': (7,), }",
+                    bytes = "{'descr': '|u1', 'fortran_order': False, 'shape': (300000,), }";
+  const auto only_q = [](std::string_view name) { return name == "q"; };
+  EXPECT_THAT(complaint([&] { read_npz(with(floats, "k"), "x"); }), HasSubstr("damaged"));
+  EXPECT_THAT(complaint([&] { read_npz(with(fewer, "k"), "x"); }), HasSubstr("[7] of '<f4' does not fill its 300000"));
+  const File unwanted = with(floats, "history"), untyped = with(bytes, "k");
+  const Dump d = read_npz(unwanted, "x", only_q), e = read_npz(untyped, "x");
+  EXPECT_EQ(values(d, "q"), values(e, "q"));
+  EXPECT_EQ(d.names(), (std::vector<std::string>{"history", "q"}));
+  EXPECT_THAT(complaint([&] { e.find("k"); }), HasSubstr("tensor 'k' is of type '|u1'"));
 }
 
 TEST(Readers, SayWhatIsWrongWithEveryDamagedFile) {
   for (const File& sound : {corpus::sound_safetensors(), corpus::sound_npz(false), corpus::sound_npz(true)})
     for (const File& f : corpus::damaged(sound))
-      for (auto* read : {read_safetensors, read_npz}) complaint([&] { read(f, "damaged"); });
+      for (const bool zip : {false, true})
+        complaint([&] { zip ? read_npz(f, "damaged") : read_safetensors(f, "damaged"); });
 }
 
 TEST(Readers, ReadTheSeedsOfTheFuzzer) {

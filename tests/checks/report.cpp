@@ -7,6 +7,7 @@
 
 #include <sstream>
 
+#include "checks/core/usage_error.hpp"
 #include "checks/report/environment.hpp"
 #include "checks/report/html.hpp"
 #include "checks/report/svg.hpp"
@@ -75,7 +76,10 @@ RC_GTEST_PROP(TextTable, FitsAndShowsEveryCell, ()) {
 TEST(Terminal, TextFromOutsideDoesNotDriveIt) {
   EXPECT_EQ(printable("a\x1b[31mb\x07\n\xc2\x9b"
                       "c"),
-            "a?[31mb???c");
+            "a\\x1b[31mb\\x07\\x0a\\u009bc");
+  EXPECT_EQ(printable("o\u202Etxt.\u2066q\u200B\uFEFF"), "o\\u202etxt.\\u2066q\\u200b\\ufeff");
+  EXPECT_EQ(printable("\xff\xe2\x80"), "\\xff\\xe2\\x80");
+  EXPECT_STREQ(UsageError("tensor '\u202Eq\n'").what(), "tensor '\\u202eq\\x0a'");
   EXPECT_EQ(printable("β"), "β");
 }
 

@@ -28,7 +28,27 @@ status 2 ut_transform --no-such-option
 status 2 ut_transform --seed many
 status 2 ut_transform --seed
 status 2 ut_transform --seed -3
+status 2 ut_transform --seed +3
+status 2 ut_transform --size C=8x
+status 2 F999
+status 2 alpha
 status 0 --help
+status 0 --version
+
+version=$("$program" --version)
+[[ $version =~ ^deltaref-derive\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || { echo "no version: $version"; failures=$((failures + 1)); }
+# The id of a formula stands for the derivations that claim it, as --coverage has them.
+coverage=$(mktemp)
+"$program" --coverage --json >"$coverage"
+for id in F01 F84 D4 E17 C-one-solve; do
+  "$program" "$id" --json | python3 -c '
+import json, sys
+names = [d["name"] for d in json.load(sys.stdin)["derivations"]]
+claimed = {f["id"]: f["derivations"] for f in json.load(open(sys.argv[2]))["formulas"]}[sys.argv[1]]
+assert sorted(names) == sorted(claimed), (sys.argv[1], names, claimed)' "$id" "$coverage" ||
+    failures=$((failures + 1))
+done
+rm "$coverage"
 
 "$program" q_delta_wy tracking --json | python3 -c '
 import json, sys

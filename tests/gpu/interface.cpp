@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of the kernels can be tested without a GPU: the description of a problem, the choice of a kernel, the memory it
-// needs, the sentences, the schedule of v4 in plain C++, and that the evidence belongs to the sources.
+// needs, the sentences, and that the evidence belongs to the sources.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,11 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "checks/core/families.hpp"
-#include "checks/core/measure.hpp"
 #include "gpu/deltaref_gpu.hpp"
 #include "gpu/plan.hpp"
-#include "gpu/schedule/tensor_cores.hpp"
 
 namespace delta::gpu {
 namespace {
@@ -223,36 +220,6 @@ TEST(Sentences, WithoutADeviceTheyAreWordsAndNotACode) {
   } catch (const Error& e) {
     EXPECT_EQ(e.status, DELTAREF_NO_DEVICE);
     EXPECT_THAT(e.what(), HasSubstr("no GPU to use"));
-  }
-}
-
-TEST(Schedule, InvertsInPairsToSixteenBits) {
-  Mat<double> L = Mat<double>::Zero(61, 61);
-  for (Index i = 0; i < 61; ++i)
-    for (Index j = 0; j < i; ++j) L(i, j) = 0.5 + 0.4 * std::sin(static_cast<double>(7 * i + 3 * j));
-  const Mat<double> A = inverse_in_pairs(L), want = solve_unit_lower<double>(L, Mat<double>::Identity(61, 61));
-  EXPECT_LT((A - want).norm(), 1e-4 * want.norm());
-  EXPECT_GT((A - want).norm(), 1e-7 * want.norm()) << "nothing was rounded";
-}
-
-/// The schedule of v4 and v5 in plain C++: without rounding it is the rule, with rounding it errs as 16-bit operands
-/// do.
-TEST(Schedule, IsTheRuleWhenNothingIsRounded) {
-  for (const char* id : {"linear", "retnet", "mamba2", "delta", "gated_delta", "q_delta", "kda"}) {
-    const Rule& rule = *find_rule(id);
-    for (const char* family : {"gate_half", "alpha_zero", "repeated_keys"}) {
-      const Problem<double> p = draw(rule.info, *find_family(family), Size::parse("B1_T70_H1_HV2_K24_V8_C64"), 3);
-      const Result<double> want = compute_paper<double>(rule, p);
-      const Distance exact = distance(want, run<double>(rule.info, rule.over<double>(), p, [](const Stream<double>& s) {
-                                        return tensor_cores(s, kFp64);
-                                      }));
-      EXPECT_LT(std::max(exact.o, exact.state), 1e-12) << id << ' ' << family;
-      const Distance rounded =
-          distance(want, run<double>(rule.info, rule.over<double>(), p,
-                                     [](const Stream<double>& s) { return tensor_cores(s, kBf16); }));
-      EXPECT_LT(rounded.o, 0.05) << id << ' ' << family;
-      EXPECT_GT(rounded.o, 1e-4) << id << ' ' << family << ": nothing was rounded";
-    }
   }
 }
 

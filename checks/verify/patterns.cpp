@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checks/mutants/patterns.hpp"
+#include "checks/verify/patterns.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checks/mutants/diagnosis.hpp"
+#include "checks/verify/diagnosis.hpp"
 
 #include <algorithm>
 #include <cmath>

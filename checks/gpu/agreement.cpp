@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checks/gpu/judges.hpp"
+#include "gpu/schedule/hopper.hpp"
+
+namespace delta::gpu {
+namespace {
+
+/// Beyond this nothing is told: what fails at twice that is as far from the schedule as from the exact result.
+constexpr double kTold = 0.5;
+
+/// Three versions of the same numbers, over chunks and heads: a kernel's, its schedule's, and the exact ones.
+struct Agreement {
+  double kernel_to_schedule = 0, exact_to_schedule = 0, exact = 0;  ///< sums of squares
+  double numbers = 0;
+
+  void add(const Mat<double>& from_kernel, const Mat<double>& from_schedule, const Mat<double>& want) {
+    kernel_to_schedule += (from_kernel - from_schedule).squaredNorm();
+    exact_to_schedule += (want - from_schedule).squaredNorm();
+    exact += want.squaredNorm(), numbers += static_cast<double>(want.size());
+  }
+
+  double figure() const { return ratio_of(std::sqrt(kernel_to_schedule), std::sqrt(exact_to_schedule)); }
+
+  /// What may be between a kernel and its schedule is the order of sums in fp32 and 2^x, and the roundings to 16 bits
+  /// that fall to the other side for it. Two numbers delta apart round to different neighbours with probability
+  /// delta / ulp, and are then an ulp apart; a rounding errs by ulp / sqrt(12). So the figure is about
+  /// \f[ \sqrt{12\,(sums / u + 4 / n)}, \f]
+  /// sums being delta relative to the numbers, and 4 / n those few of n that flip however small their probability.
+  /// Independent roundings in the same places would make it sqrt(2), a single one in another place about 1/2.
+  double expected_figure(double sums, const Format& f) const {
+    return std::sqrt(12 * (sums / f.unit() + 4 / std::max(1.0, numbers)));
+  }
+
+  Row judged(Row row, double sums, const Format& f) const {
+    const auto size = [&](double squares) { return relative(std::sqrt(squares), std::sqrt(exact)); };
+    const double expected = expected_figure(sums, f);
+    if (size(exact_to_schedule) > sums)  // else nothing was rounded to 16 bits
+      row.figures = {{"kernel_to_schedule", figure()}, {"expected_kernel_to_schedule", expected}};
+    if (expected < kTold) return gpu::judged(row, size(kernel_to_schedule), expected * size(exact_to_schedule) + sums);
+    row.verdict = Verdict::untrusted, row.ratio = NAN, row.reason = "sums in fp32 decide too many of its roundings";
+    return row;
+  }
+};
+
+}  // namespace
+
+void judge_agreement(const Case& c, Model& model, std::int32_t version, std::int32_t dtype, const Report& report) {
+  Call call = c.call(version, dtype);
+  call.trace = true;
+  const Answer got = run_on_device(c.rule.info, c.given, call);
+  if (!model.outside(got.plan, dtype).empty() || !got.traces.contains("S")) return;
+  const SixteenBits round{format_of(dtype)};
+  const Shape& z = c.shape();
+  Agreement o, state, all_o, all_states;
+  for (Index n = 0; n < z.sequences(); ++n)
+    for (Index h = 0; h < z.HV && z.length(n) > 0; ++h) {
+      const Head<double> head = c.head(n, h);
+      const Output<double>& own = got.result[static_cast<std::size_t>(n * z.HV + h)];
+      const Output<double> schedule = hopper(head, round), exact = hopper(head, Exact{});
+      all_o.add(own.O, schedule.O, exact.O), all_states.add(own.S, schedule.S, exact.S);
+
+      // Each chunk from the kernel's own state: one flipped rounding of a state moves all that follows, and after a few
+      // chunks a kernel is as far from its schedule as from the exact result.
+      const Mat<double> states = traced(got, z, n, h).at("S");
+      Mat<double> S = head.S0;
+      for (Index begin = 0; begin < head.tokens(); begin += got.plan.chunk) {
+        const Mat<double> S_next = states.middleRows(begin / got.plan.chunk * z.d_v, z.d_v);
+        const Prepared<double> p = prepare(head, begin, {}, round), e = prepare(head, begin, {}, Exact{});
+        const Mat<double> Z = corrections(S, p, p.V, round), Z_exact = corrections(S, e, e.V, Exact{});
+        o.add(own.O.middleRows(begin, p.Q.rows()), outputs(S, p, Z, round), outputs(S, e, Z_exact, Exact{}));
+        state.add(S_next, next_state(S, p, Z, round), next_state(S, e, Z_exact, Exact{}));
+        S = S_next;
+      }
+    }
+  const Expected sums = model.sums();
+  const auto tell = [&](const std::string& what, const Agreement& by_chunk, const Agreement& whole, double sum) {
+    Row row = by_chunk.judged(c.row(version, dtype, what + ": agreement with the schedule"), sum, round.format);
+    if (!row.figures.empty()) row.figures["kernel_to_schedule_whole"] = whole.figure();
+    report(row);
+  };
+  tell("o", o, all_o, sums.o), tell("state", state, all_states, sums.state);
+}
+
+}  // namespace delta::gpu

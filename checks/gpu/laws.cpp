@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checks/gpu/judges.hpp"
+
+namespace delta::gpu {
+namespace {
+
+template <class F> void each_token_tensor(Problem<double>& p, F use) {
+  for (Tensor<double>* x : {&p.q, &p.k, &p.v, &p.alpha, &p.beta, &p.lambda})
+    if (!x->empty()) use(*x);
+}
+
+/// Tokens begin .. begin + length - 1 of a problem with one batch entry. The initial states are kept.
+Problem<double> part(const Problem<double>& whole, Index begin, Index length) {
+  Problem<double> p = whole;
+  p.shape.T = length, p.shape.offsets.clear();
+  each_token_tensor(p, [&](Tensor<double>& x) {
+    const Index size = x.heads * x.rows * x.cols;
+    const auto from = x.data.begin() + begin * size;
+    x.data = std::vector<double>(from, from + length * size);
+    x.tokens = length;
+  });
+  return p;
+}
+
+class Laws {
+ public:
+  Laws(const Case& c, std::int32_t version, std::int32_t dtype, const Report& report)
+      : case_(c), call_(c.call(version, dtype)), report_(report), once_(run_on_device(c.rule.info, c.given, call_)) {}
+
+  /// Another way to hand over the same problem changes no bit.
+  template <class F> void same_as(const std::string& law, F change) const {
+    Call other = call_;
+    change(other);
+    expect(law, run_on_device(case_.rule.info, case_.given, other).bits == once_.bits);
+  }
+
+  /// What is appended changes no bit of what came before. \pre not packed, B = 1
+  void prefixes() const {
+    const Index all = case_.shape().T;
+    for (const Index T : {all / 3, all - 1, std::min<Index>(64, all)}) {
+      if (T < 1) continue;
+      const Answer a = run_on_device(case_.rule.info, part(case_.given, 0, T), call_);
+      bool equal = true;
+      for (std::size_t lane = 0; lane < a.result.size(); ++lane)
+        equal = equal && a.result[lane].O == once_.result[lane].O.topRows(T);
+      expect("prefix of " + std::to_string(T), equal);
+    }
+  }
+
+  /// A packed sequence gives the bits it gives alone.
+  void sequences_alone() const {
+    const Shape& z = case_.shape();
+    for (Index n = 0; n < z.sequences(); ++n) {
+      if (z.length(n) == 0) continue;
+      Problem<double> one = part(case_.given, z.begin(n), z.length(n));
+      if (!one.S0.empty()) one.S0 = {case_.given.S0.begin() + n * z.HV, case_.given.S0.begin() + (n + 1) * z.HV};
+      const Answer a = run_on_device(case_.rule.info, one, call_);
+      bool equal = true;
+      for (Index h = 0; h < z.HV; ++h) {
+        const auto& packed = once_.result[static_cast<std::size_t>(n * z.HV + h)];
+        const auto& alone = a.result[static_cast<std::size_t>(h)];
+        equal = equal && packed.O == alone.O && packed.S == alone.S;
+      }
+      expect("sequence " + std::to_string(n) + " alone", equal);
+    }
+  }
+
+ private:
+  void expect(const std::string& law, bool equal) const {
+    Row row = case_.row(call_.version, call_.dtype, law);
+    row.verdict = equal ? Verdict::passed : Verdict::failed;
+    row.ratio = equal ? 0 : INFINITY;
+    if (!equal) row.reason = "not the same bits";
+    report_(row);
+  }
+
+  const Case& case_;
+  const Call call_;
+  const Report& report_;
+  const Answer once_;
+};
+
+}  // namespace
+
+void judge_laws(const Case& c, std::int32_t version, std::int32_t dtype, const Report& report) {
+  const Laws laws(c, version, dtype, report);
+  laws.same_as("repeat", [](Call&) {});
+  laws.same_as("what memory held before", [](Call& x) { x.fill = 0x3a; });
+  laws.same_as("layout of the state", [](Call& x) { x.layout = DELTAREF_STATE_KV; });
+  laws.same_as("strides", [](Call& x) { x.padded = true; });
+  if (version == DELTAREF_V4)
+    for (const std::int32_t rows : {16, 32, 64}) laws.same_as("rows a block", [&](Call& x) { x.rows = rows; });
+  if (version == DELTAREF_V5)
+    for (const std::int32_t rows : {64, 128})
+      if (rows <= laws.d_v()) laws.same_as("rows a block", [&](Call& x) { x.rows = rows; });
+  if (!c.shape().offsets.empty())
+    laws.sequences_alone();
+  else if (c.shape().B == 1)
+    laws.prefixes();
+}
+
+}  // namespace delta::gpu
