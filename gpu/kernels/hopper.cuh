@@ -197,8 +197,8 @@ template <class In> __device__ inline std::uint32_t rest(std::uint32_t rounded, 
   return pack<In>(low - x.x, high - x.y);
 }
 /// The thread's number in its block, asked for where it is used.
-__device__ inline int own_thread() {
-  int thread;
+__device__ inline unsigned own_thread() {
+  unsigned thread;
   asm volatile("mov.u32 %0, %%tid.x;\n" : "=r"(thread));
   return thread;
 }

@@ -63,6 +63,20 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
   }
 }
 
+/// The thread that tells a clerk that what it sent has arrived. The stage is not free before it has.
+template <int D>
+__device__ void acknowledge(const Arguments& a, const Shape& shape, unsigned char* memory, unsigned cluster) {
+  using Memory = ChainMemory5<D>;
+  const std::uint32_t at = shared_address(memory);
+  Ring ring;
+  for (Walk x(a, shape, cluster, 0); x.more(); x.advance(1), ring.next(shape.depth)) {
+    const Preparer by(shape, x.item);
+    wait(at + Memory::kFull + 8 * ring.stage, ring.round & 1);
+    arrive_there(in_block(by.block, at + TeamMemory<D>::barriers(by.team) + TeamMemory<D>::kLanded));
+    arrive(at + Memory::kFree + 8 * ring.stage);
+  }
+}
+
 /// One warpgroup's 64 rows of S along the chunks, on transposes, S [64 x d_k] being the left operand:
 /// \f[ Z^\top = V^\top T^\top - S W^\top, \quad O^\top = (S Q^\top) D_f + Z^\top P^\top, \quad
 ///     S \leftarrow \gamma_C S + (Z^\top D_w) K. \f]
@@ -82,7 +96,6 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
   const int channel = first + 16 * warp;  // of the warp's first row
 
   Ring ring;
-  unsigned item = 0;
   for (unsigned lane_ = cluster; lane_ < shape.lanes; lane_ += shape.clusters) {
     const std::int64_t n = lane_ / static_cast<unsigned>(a.HV);
     const int head = static_cast<int>(lane_ % static_cast<unsigned>(a.HV));
@@ -115,16 +128,11 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
       __syncwarp();
     };
 
-    for (int c = 0; c < chunks; ++c, ++item, ring.next(shape.depth)) {
+    for (int c = 0; c < chunks; ++c, ring.next(shape.depth)) {
       const int stage = Memory::stages(shape.warpgroups) + ring.stage * Memory::stage(shape.warpgroups);
       const std::uint32_t tiles = place_of(at + stage);
       const std::uint32_t factors = at + Memory::kFactors + ring.stage * static_cast<int>(sizeof(Factors));
       wait(at + Memory::kFull + 8 * ring.stage, ring.round & 1);
-      if (group == 0 && warp == 0 && lane == 0) {  // the producer may use its copy again
-        const Preparer by(shape, item);
-        arrive_there(in_block(by.block, at + TeamMemory<D>::barriers(by.team) + TeamMemory<D>::kLanded));
-      }
-
       std::uint32_t V[16];  // V^T, a left operand
 #pragma unroll
       for (int j = 0; j < 8; j += 2)

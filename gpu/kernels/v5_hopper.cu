@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(512, 1)
       for (int i = 0; i < shape.depth; ++i) {
         init_barrier(at + Chain::kFull + 8 * i, 32);
         init_barrier(at + Chain::kUsed + 8 * i, 4 * shape.warpgroups);
-        init_barrier(at + Chain::kFree + 8 * i, 4 * shape.warpgroups);
+        init_barrier(at + Chain::kFree + 8 * i, 4 * shape.warpgroups + 1);
       }
       init_barrier(at + Chain::kTail, 1);
     }
@@ -49,13 +49,16 @@ __global__ void __launch_bounds__(512, 1)
   } else if (prepares) {
     give_registers<56>();
     const int team = static_cast<int>(threadIdx.x) / 32 % 4;
-    if (team < Producer::kTeams) keep_supplied<D, Lambda, Trace>(a, maps, shape, memory, cluster, rank - shape.chains, team);
+    if (team < Producer::kTeams) keep_supplied<D, Trace>(a, maps, shape, memory, cluster, rank - shape.chains, team);
   } else if (group > 0 && group <= shape.warpgroups) {
     take_registers<216>();
     carry_state<In, D>(a, shape, memory, cluster, group - 1, first + 64 * (group - 1));
   } else {
     give_registers<40>();
-    if (threadIdx.x < 32) fill_stages<In, D>(a, maps, shape, memory, cluster, first);
+    if (threadIdx.x < 32)
+      fill_stages<In, D>(a, maps, shape, memory, cluster, first);
+    else if (threadIdx.x == 32)
+      acknowledge<D>(a, shape, memory, cluster);
   }
   cluster_barrier();  // no block leaves while another may still reach into its memory
 }

@@ -78,33 +78,42 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   const int id;                ///< of the team
 
   // Made anew for every chunk: addresses that live longer than a chunk would cost registers that are not there.
-  const int thread = own_thread() % 128, warp = __shfl_sync(0xffffffffu, thread / 32, 0), lane = thread % 32;
-  const int g = lane / 4, t = lane % 4;
+  const unsigned thread = own_thread() % 128, warp = __shfl_sync(0xffffffffu, thread / 32, 0), lane = thread % 32;
+  const int g = static_cast<int>(lane / 4), t = static_cast<int>(lane % 4), first = static_cast<int>(16 * warp);
   unsigned char* const memory = block + Memory::memory(id);
   const std::uint32_t at = shared_address(memory), barriers = shared_address(block) + Memory::barriers(id);
   Numbers& of = *reinterpret_cast<Numbers*>(memory + Memory::kNumbers);
 
   __device__ void barrier() const { team_barrier(1 + id); }
-  __device__ std::uint32_t row_of_tile(int r0, int m) const {  ///< for stmatrix: rows r0 .. r0 + 15, 16-column group m
-    const int matrix = lane / 8, r = lane % 8;
-    return static_cast<std::uint32_t>(swizzled<128>(r0 + matrix % 2 * 8 + r, 2 * m + matrix / 2));
+  /// Stores a 16 x 16 block: the warp's rows, columns 16 k .., of a tile.
+  __device__ void store_block(int tile, int k, const std::uint32_t (&x)[4]) const {
+    const unsigned row = 16 * warp + lane % 16, piece = row % 8 ^ lane / 16;  // a lane gives the address of one row
+    store_matrices(at + static_cast<unsigned>(tile) + row * 128 + (piece ^ static_cast<unsigned>(2 * k)) * 16, x);
   }
+  /// Two neighbouring numbers.
+  __device__ static float2 two(const float* x) { return *reinterpret_cast<const float2*>(x); }
 
   /// 1 / sqrt(|x|^2 + eps) of the row of K or Q that is the thread's.
   __device__ void take_norms(int count) const {
-    const int i = thread % kChunk;
+    const unsigned i = thread % kChunk;
     const unsigned char* const tile = memory + (thread < kChunk ? Memory::kKey : Memory::kQuery) + i * 128;
     float sum = 0;
-    for (int piece = 0; piece < D / 8; ++piece) {
+    for (unsigned piece = 0; piece < D / 8; ++piece) {
       const In* const x = reinterpret_cast<const In*>(tile + piece / 8 * 8192 + ((piece % 8 ^ (i & 7)) << 4));
       for (int e = 0; e < 8; ++e) sum += number<float>(x[e]) * number<float>(x[e]);
     }
-    (thread < kChunk ? of.key_norm : of.query_norm)[i] = i < count ? 1 / sqrtf(sum + static_cast<float>(a.eps)) : 0;
+    (thread < kChunk ? of.key_norm : of.query_norm)[i] =
+        static_cast<int>(i) < count ? 1 / sqrtf(sum + static_cast<float>(a.eps)) : 0;
   }
-
-  /// Norms become part of the numbers of token i = thread.
-  __device__ void apply_norms(Factors& factors) const {
-    const int i = thread;
+  /// Norms are factors of rows and columns, and of the numbers of token i = thread: nothing is rounded for them.
+  __device__ void apply_norms(float (&KK)[32], float (&QK)[32], Factors& factors) const {
+#pragma unroll
+    for (int e = 0; e < 32; ++e) {
+      const int i = first + g + e / 2 % 2 * 8, j = e / 4 * 8 + 2 * t + e % 2;
+      KK[e] *= of.key_norm[i] * of.key_norm[j], QK[e] *= of.query_norm[i] * of.key_norm[j];
+    }
+    const unsigned i = thread;
+    if (i >= kChunk) return;
     of.read_key[i] *= of.key_norm[i], of.read_query[i] *= of.query_norm[i];
     factors.output[i] *= of.query_norm[i], factors.write[i] *= of.key_norm[i];
   }
@@ -114,66 +123,65 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   /// Left of the diagonal block H_ij is (the decay from the block's first token to i) (the decay from j to that token),
   /// neither of which exceeds 1.
   __device__ void score(const float (&KK)[32], const float (&QK)[32], const Walk& x, float* diagonal) const {
-    const int first = 16 * warp;
-    for (int j = lane; j < first; j += 32) of.columns[warp][j] = of.decay(first, j) * (a.l2norm ? of.key_norm[j] : 1);
-    float fall[2], of_key[2], of_query[2], of_output[2];
+    for (int j = static_cast<int>(lane); j < first; j += 32) of.columns[warp][j] = of.decay(first, j);
+    float2 G[2];  // of the lane's rows: rounded, and the rest
+    float of_key[2], of_query[2], fall[2];
+    const float scale = static_cast<float>(a.scale);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int i = first + g + 8 * h;
-      const float query = a.l2norm ? of.query_norm[i] : 1;
-      fall[h] = of.decay(i, first);  // from the block's first token
-      of_key[h] = a.reads_key ? of.beta[i] * (a.l2norm ? of.key_norm[i] : 1) : 0;
-      of_query[h] = Lambda ? of.beta[i] * of.lambda[i] * query : 0;
-      of_output[h] = static_cast<float>(a.scale) * query;
+      G[h] = make_float2(of.high[i], of.low[i]);
+      fall[h] = of.decay(i, first);
+      of_key[h] = a.reads_key ? of.beta[i] : 0;
+      of_query[h] = Lambda ? of.beta[i] * of.lambda[i] : 0;
     }
+    auto scores = [&](float& P, float& L, float H, int h, float key, float query) {
+      P = scale * H * query;
+      L = H * (Lambda ? of_key[h] * key + of_query[h] * query : of_key[h] * key);
+    };
     __syncwarp();
-    float read[2], also[2], out[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h)
-      read[h] = fall[h] * of_key[h], also[h] = fall[h] * of_query[h], out[h] = fall[h] * of_output[h];
     float own_key[8], own_query[8];
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      float L[8];
-      std::uint32_t P[4] = {};
-      if (k < warp) {
+      float L[8], P[8];
+      std::uint32_t packed[4] = {};
+      if (k < static_cast<int>(warp)) {
 #pragma unroll
         for (int e = 0; e < 8; e += 2) {
           const int h = e / 2 % 2;
-          const float2 c = *reinterpret_cast<const float2*>(of.columns[warp] + 16 * k + e / 4 * 8 + 2 * t);
-          const float* const key = KK + 8 * k + e;
-          const float* const query = QK + 8 * k + e;
-          P[e / 2] = pack<In>(out[h] * (c.x * query[0]), out[h] * (c.y * query[1]));
-          L[e] = Lambda ? c.x * (read[h] * key[0] + also[h] * query[0]) : read[h] * (c.x * key[0]);
-          L[e + 1] = Lambda ? c.y * (read[h] * key[1] + also[h] * query[1]) : read[h] * (c.y * key[1]);
+          const float2 c = two(of.columns[warp] + 16 * k + e / 4 * 8 + 2 * t);
+          scores(P[e], L[e], fall[h] * c.x, h, KK[8 * k + e], QK[8 * k + e]);
+          scores(P[e + 1], L[e + 1], fall[h] * c.y, h, KK[8 * k + e + 1], QK[8 * k + e + 1]);
+          packed[e / 2] = pack<In>(P[e], P[e + 1]);
         }
         put_block(at + Memory::kBlocks + (warp * (warp - 1) / 2 + k) * 1024,
                   split<__nv_bfloat16>(reinterpret_cast<float(&)[4]>(L[0]), reinterpret_cast<float(&)[4]>(L[4])));
-      } else if (k == warp) {
+      } else if (k == static_cast<int>(warp)) {
 #pragma unroll
         for (int e = 0; e < 8; ++e) own_key[e] = KK[8 * k + e], own_query[e] = QK[8 * k + e];
       }
-      if (k != warp) store_matrices(at + Memory::kP + row_of_tile(first, k), P);
-      if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, first, 16 * k, k < warp ? L : nullptr);
+      store_block(Memory::kP, k, packed);
+      if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, 16 * k, k < static_cast<int>(warp) ? L : nullptr);
     }
-    std::uint32_t P[4];
-    float L[8];
+    float2 high[2], low[2];
+#pragma unroll
+    for (int m = 0; m < 2; ++m) high[m] = two(of.high + first + 8 * m + 2 * t), low[m] = two(of.low + first + 8 * m + 2 * t);
+    float P[8], L[8];
+    std::uint32_t packed[4];
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const int h = e / 2 % 2, m = e / 4, i = g + 8 * h, j = 8 * m + 2 * t + e % 2;
+      const float H = power_of_two((G[h].x - (e % 2 ? high[m].y : high[m].x)) + (G[h].y - (e % 2 ? low[m].y : low[m].x)));
+      scores(P[e], L[e], j <= i ? H : 0, h, own_key[e], own_query[e]);
+      if (j == i) L[e] = 0;
+    }
 #pragma unroll
     for (int e = 0; e < 8; e += 2) {
-      const int h = e / 2 % 2, i = g + 8 * h, j = e / 4 * 8 + 2 * t;
-      float p[2];
-#pragma unroll
-      for (int f = 0; f < 2; ++f) {
-        float H = of.decay(first + i, first + j + f);
-        if (a.l2norm) H *= of.key_norm[first + j + f];
-        p[f] = j + f <= i ? of_output[h] * H * own_query[e + f] : 0;
-        L[e + f] = j + f < i ? H * (of_key[h] * own_key[e + f] + (Lambda ? of_query[h] * own_query[e + f] : 0)) : 0;
-      }
-      P[e / 2] = pack<In>(p[0], p[1]);
-      *reinterpret_cast<float2*>(diagonal + i * 16 + j) = make_float2(L[e], L[e + 1]);
+      packed[e / 2] = pack<In>(P[e], P[e + 1]);
+      *reinterpret_cast<float2*>(diagonal + (g + e / 2 % 2 * 8) * 16 + e / 4 * 8 + 2 * t) = make_float2(L[e], L[e + 1]);
     }
-    store_matrices(at + Memory::kP + row_of_tile(first, warp), P);
-    if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, first, first, L);
+    store_block(Memory::kP, static_cast<int>(warp), packed);
+    if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, first, L);
     __syncwarp();
   }
 
@@ -183,7 +191,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     float column[16];
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
-      float sum = i == lane % 16 ? 1.f : 0.f;
+      float sum = static_cast<unsigned>(i) == lane % 16 ? 1.f : 0.f;
 #pragma unroll
       for (int j = 0; j < i; j += 4) {  // all lanes read the same row
         const float4 d = *reinterpret_cast<const float4*>(diagonal + i * 16 + j);
@@ -201,99 +209,114 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     __syncwarp();
   }
 
-  /// The warp's row of blocks of A, from the diagonal to the left:
-  /// \f[ A_{ij} = -\Big(\sum_{k=j+1}^{i} A_{ik} L_{kj}\Big) A_{jj}. \f]
-  /// All blocks are pairs of bf16 (16 bits), and no power of L appears: for repeated keys those reach 4.65e17.
-  __device__ void invert(Pair (&A)[4], float* diagonal) const {
-    Pair own;
-    {
-      auto at_ = [&](int i, int j) { return *reinterpret_cast<const float2*>(diagonal + i * 16 + j); };
-      const float2 x0 = at_(g, 2 * t), x1 = at_(g + 8, 2 * t), x2 = at_(g, 2 * t + 8), x3 = at_(g + 8, 2 * t + 8);
-      const float left[4] = {x0.x, x0.y, x1.x, x1.y}, right[4] = {x2.x, x2.y, x3.x, x3.y};
-      own = split<__nv_bfloat16>(left, right);
-    }
-    __syncwarp();
-    put_block(at + Memory::kInverse + warp * 1024, own);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) A[k] = k == warp ? own : Pair{};
-    barrier();
-#pragma unroll
-    for (int j = 2; j >= 0; --j) {
-      if (j >= warp) continue;
-      float left[4] = {}, right[4] = {};
-#pragma unroll
-      for (int k = j + 1; k < 4; ++k)
-        if (k <= warp) multiply_blocks(left, right, A[k], at + Memory::kBlocks + (k * (k - 1) / 2 + j) * 1024);
-#pragma unroll
-      for (int e = 0; e < 4; ++e) left[e] = -left[e], right[e] = -right[e];
-      const Pair sum = split<__nv_bfloat16>(left, right);
-#pragma unroll
-      for (int e = 0; e < 4; ++e) left[e] = right[e] = 0;
-      multiply_blocks(left, right, sum, at + Memory::kInverse + j * 1024);
-      A[j] = split<__nv_bfloat16>(left, right);
-    }
-  }
-
+  /// What is made of A, as left operands. W = T D_gamma X takes A as a pair of numbers, so that W is rounded once.
+  struct Products {
+    std::uint32_t T[4][4];            ///< A B, rounded
+    Pair key[4], query[Lambda ? 4 : 1];  ///< A D_a and A D_b, of which -W = A D_a K + A D_b Q
+  };
   /// The columns of a block of A multiplied by the numbers of their tokens.
   __device__ void scale_columns(float (&left)[4], float (&right)[4], const float (&l)[4], const float (&r)[4],
-                                const float* numbers, int k) const {
-    const float2 x = *reinterpret_cast<const float2*>(numbers + 16 * k + 2 * t);
-    const float2 y = *reinterpret_cast<const float2*>(numbers + 16 * k + 2 * t + 8);
+                                const float* numbers) const {
+    const float2 x = two(numbers + 2 * t), y = two(numbers + 2 * t + 8);
 #pragma unroll
     for (int e = 0; e < 4; e += 2) {
       left[e] = l[e] * x.x, left[e + 1] = l[e + 1] * x.y;
       right[e] = r[e] * y.x, right[e + 1] = r[e + 1] * y.y;
     }
   }
+  /// From block k of the warp's row of A.
+  __device__ void use_block(Products& p, int k, const float (&l)[4], const float (&r)[4], const Walk& x) const {
+    float left[4], right[4];
+    scale_columns(left, right, l, r, of.read_key + 16 * k);
+    p.key[k] = split<In>(left, right);
+    if constexpr (Lambda) {
+      scale_columns(left, right, l, r, of.read_query + 16 * k);
+      p.query[k] = split<In>(left, right);
+    }
+    scale_columns(left, right, l, r, of.beta + 16 * k);
+    as_operand<In>(p.T[k], left, right);
+    if (Trace && a.trace.inverse) {
+      const float block_[8] = {l[0], l[1], l[2], l[3], r[0], r[1], r[2], r[3]};
+      trace_block(a.trace.inverse, x, 16 * k, block_);
+    }
+  }
 
-  /// T = A B over what the warps handed each other, and -W = A D_a K + A D_b Q. As a left operand A is a pair of
-  /// numbers once more, so that W is rounded once.
-  __device__ void transform(const Pair (&A)[4]) const {
-    const std::uint32_t tiles = place_of(at);
-    barrier();  // nobody reads the blocks any more
-    Pair left_operand[4];
-    auto take_operand = [&](const float* numbers, bool and_store) {
+  /// The warp's row of blocks of A, from the diagonal to the left:
+  /// \f[ A_{ij} = -\Big(\sum_{k=j+1}^{i} A_{ik} L_{kj}\Big) A_{jj}. \f]
+  /// All blocks are pairs of bf16 (16 bits), and no power of L appears: for repeated keys those reach 4.65e17.
+  __device__ void invert(Products& p, float* diagonal, const Walk& x) const {
+    using bf16 = __nv_bfloat16;
+    Pair A[4];
+    {
+      const float2 x0 = two(diagonal + g * 16 + 2 * t), x1 = two(diagonal + (g + 8) * 16 + 2 * t);
+      const float2 x2 = two(diagonal + g * 16 + 2 * t + 8), x3 = two(diagonal + (g + 8) * 16 + 2 * t + 8);
+      const float left[4] = {x0.x, x0.y, x1.x, x1.y}, right[4] = {x2.x, x2.y, x3.x, x3.y};
+      const Pair own = split<bf16>(left, right);
+      __syncwarp();
+      put_block(at + Memory::kInverse + warp * 1024, own);
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        left_operand[k] = Pair{};
-        std::uint32_t T[4] = {};
-        if (k <= warp) {
-          float l[4], r[4], left[4], right[4];
-          sum_of(l, r, A[k]);
-          scale_columns(left, right, l, r, numbers, k);
-          left_operand[k] = split<In>(left, right);
-          scale_columns(left, right, l, r, of.beta, k);
-          as_operand<In>(T, left, right);
-        }
-        if (and_store) store_matrices(at + Memory::kT + row_of_tile(16 * warp, k), T);
-      }
-    };
-    take_operand(of.read_key, true);
+        p.key[k] = A[k] = Pair{};
+        if constexpr (Lambda) p.query[k] = Pair{};
 #pragma unroll
+        for (int i = 0; i < 4; ++i) p.T[k][i] = 0;
+        if (Trace && a.trace.inverse && k > static_cast<int>(warp)) trace_block(a.trace.inverse, x, 16 * k, nullptr);
+        if (k != static_cast<int>(warp)) continue;
+        A[k] = own;
+        use_block(p, k, left, right, x);
+      }
+    }
+    barrier();
+#pragma unroll
+    for (int j = 2; j >= 0; --j) {
+      if (j >= static_cast<int>(warp)) continue;
+      float left[4] = {}, right[4] = {};
+#pragma unroll
+      for (int k = j + 1; k < 4; ++k)
+        if (k <= static_cast<int>(warp))
+          multiply_blocks(left, right, A[k], at + Memory::kBlocks + static_cast<unsigned>(k * (k - 1) / 2 + j) * 1024);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) left[e] = -left[e], right[e] = -right[e];
+      const Pair sum = split<bf16>(left, right);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) left[e] = right[e] = 0;
+      multiply_blocks(left, right, sum, at + Memory::kInverse + static_cast<unsigned>(j) * 1024);
+      A[j] = split<bf16>(left, right);
+      use_block(p, j, left, right, x);
+    }
+  }
+
+  /// -W and T to shared memory, T over the blocks that the warps handed each other.
+  __device__ void transform(const Products& p) const {
+    const std::uint32_t tiles = place_of(at);
+    barrier();  // nobody reads the blocks any more
+#pragma unroll
+    for (int k = 0; k < 4; ++k) store_block(Memory::kT, k, p.T[k]);
+#pragma unroll 1
     for (int h = 0; h < D / 64; ++h) {
       float W[32];
-      auto multiply_rows = [&](int rows, bool add) {
-        begin_products();
+      begin_products();
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          const std::uint64_t right = rows_along_n(tiles, rows + h * 8192 + 2048 * k, 8192);
-          multiply_along_n<In>(W, left_operand[k].small, right, add || k > 0);
-          multiply_along_n<In>(W, left_operand[k].big, right);
+      for (int k = 0; k < 4; ++k) {
+        const std::uint64_t key = rows_along_n(tiles, Memory::kKey + h * 8192 + 2048 * k, 8192);
+        multiply_along_n<In>(W, p.key[k].small, key, k > 0);
+        multiply_along_n<In>(W, p.key[k].big, key);
+        if constexpr (Lambda) {
+          const std::uint64_t query = rows_along_n(tiles, Memory::kQuery + h * 8192 + 2048 * k, 8192);
+          multiply_along_n<In>(W, p.query[k].small, query);
+          multiply_along_n<In>(W, p.query[k].big, query);
         }
-        commit_products();
-        wait_products<0>();
-        pin(W);
-      };
-      if (Lambda && h > 0) take_operand(of.read_key, false);
-      multiply_rows(Memory::kKey, false);
-      if constexpr (Lambda) take_operand(of.read_query, false), multiply_rows(Memory::kQuery, true);
+      }
+      commit_products();
+      wait_products<0>();
+      pin(W);
       if (h + 1 == D / 64 && lane == 0) arrive(barriers + Memory::kEmptied);
 #pragma unroll
       for (int m = 0; m < 4; ++m) {
         std::uint32_t packed[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) packed[i] = pack<In>(W[8 * m + 2 * i], W[8 * m + 2 * i + 1]);
-        store_matrices(at + Memory::kW + h * 8192 + row_of_tile(16 * warp, m), packed);
+        store_block(Memory::kW + h * 8192, m, packed);
       }
     }
   }
@@ -319,32 +342,26 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     pin(KK), pin(QK);
     if (a.l2norm) {
       barrier();
-      if (thread < kChunk) apply_norms(reinterpret_cast<Factors*>(memory + Memory::kFactors)[number & 1]);
+      apply_norms(KK, QK, reinterpret_cast<Factors*>(memory + Memory::kFactors)[number & 1]);
     }
     if (number > 0) wait(barriers + Memory::kReusable, (number - 1) & 1);
     score(KK, QK, x, diagonal);
     substitute(diagonal);
-    Pair A[4];
-    invert(A, diagonal);
-    if (Trace && a.trace.inverse)
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        float numbers[8];
-        sum_of(reinterpret_cast<float(&)[4]>(numbers[0]), reinterpret_cast<float(&)[4]>(numbers[4]), A[k]);
-        trace_block(a.trace.inverse, x, 16 * warp, 16 * k, numbers);
-      }
-    transform(A);
+    Products p;
+    invert(p, diagonal, x);
+    transform(p);
     fence_shared();
     barrier();
     if (thread == 0) arrive(barriers + Memory::kDone);
   }
 
-  /// Writes the lane's numbers of the 16 x 16 block at (i0, j0) of a [C, C] matrix; zeros without them.
-  __device__ void trace_block(void* to, const Walk& x, int i0, int j0, const float* numbers_) const {
+  /// Writes the lane's numbers of the block of a [C, C] matrix that begins at column j0 of the warp's rows; zeros without
+  /// them.
+  __device__ void trace_block(void* to, const Walk& x, int j0, const float* numbers) const {
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
-      const int i = i0 + g + e / 2 % 2 * 8, j = j0 + e / 4 * 8 + 2 * t + e % 2;
-      static_cast<float*>(to)[(place(a, x) * kChunk + i) * kChunk + j] = numbers_ ? numbers_[e] : 0;
+      const int i = first + g + e / 2 % 2 * 8, j = j0 + e / 4 * 8 + 2 * t + e % 2;
+      static_cast<float*>(to)[(place(a, x) * kChunk + i) * kChunk + j] = numbers ? numbers[e] : 0;
     }
   }
 };
@@ -399,26 +416,36 @@ __device__ inline void send(const Shape& shape, std::uint32_t block, std::uint32
            Memory::kFactors + static_cast<int>(number & 1) * static_cast<int>(sizeof(Factors)), sizeof(Factors));
 }
 
-/// The numbers of a chunk, by one warp: a lane has two tokens, and the lanes sum up their decays.
-template <bool Lambda, bool Trace>
-__device__ inline void take_numbers(const Arguments& a, const Walk& x, Numbers& to, Factors& factors) {
-  const int lane = threadIdx.x % 32, count = x.count();
-  auto given = [&](const Rows& rows, int i, float absent) {
-    if (!rows.data || i >= count) return absent;
-    return static_cast<const float*>(
-        rows.data)[x.batch * rows.stride_b + (x.token() + i) * rows.stride_t + x.head * rows.stride_h];
-  };
+/// What is given for a lane's two tokens; neutral numbers where nothing is, beta = 0 beyond the end.
+struct Given {
   float gate[2], beta[2], lambda[2];
+
+  __device__ Given(const Arguments& a, const Walk& x) {
+    const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int e = 0; e < 2; ++e) {
-    const int i = 2 * lane + e;
-    gate[e] = given(a.g, i, a.gate_is_log ? 0 : 1);
-    beta[e] = given(a.beta, i, i < count ? 1 : 0), lambda[e] = Lambda ? given(a.lambda, i, 0) : 0;
+    for (int e = 0; e < 2; ++e) {
+      const int i = 2 * lane + e;
+      const bool there = i < x.count();
+      auto number = [&](const Rows& rows, float absent) {
+        if (!rows.data || !there) return absent;
+        return static_cast<const float*>(
+            rows.data)[x.batch * rows.stride_b + (x.token() + i) * rows.stride_t + x.head * rows.stride_h];
+      };
+      gate[e] = number(a.g, a.gate_is_log ? 0 : 1);
+      beta[e] = number(a.beta, there ? 1 : 0), lambda[e] = number(a.lambda, 0);
+    }
   }
+};
+
+/// The numbers of a chunk, by one warp: the lanes sum up their decays.
+template <bool Trace>
+__device__ inline void take_numbers(const Arguments& a, const Walk& x, const Given& given, Numbers& to,
+                                    Factors& factors) {
+  const int lane = threadIdx.x % 32;
   double log_decay[2];
 #pragma unroll
   for (int e = 0; e < 2; ++e) {
-    log_decay[e] = a.gate_is_log ? gate[e] : log(static_cast<double>(gate[e]));
+    log_decay[e] = a.gate_is_log ? given.gate[e] : log(static_cast<double>(given.gate[e]));
     if (log_decay[e] < kResetLog) log_decay[e] = kResetLog;  // a NaN stays one
   }
   double sum = log_decay[0] + log_decay[1];
@@ -437,18 +464,18 @@ __device__ inline void take_numbers(const Arguments& a, const Walk& x, Numbers& 
     to.high[i] = static_cast<float>(bits);
     to.low[i] = static_cast<float>(bits - static_cast<double>(to.high[i]));
     const float gamma = power_of_two(static_cast<float>(bits));
-    to.beta[i] = beta[e], to.lambda[i] = lambda[e];
-    to.read_key[i] = a.reads_key ? -beta[e] * gamma : 0;
-    to.read_query[i] = -beta[e] * gamma * lambda[e];
+    to.beta[i] = given.beta[e], to.lambda[i] = given.lambda[e];
+    to.read_key[i] = a.reads_key ? -given.beta[e] * gamma : 0;
+    to.read_query[i] = -given.beta[e] * gamma * given.lambda[e];
     factors.output[i] = static_cast<float>(a.scale) * gamma;
     factors.write[i] = power_of_two(static_cast<float>((whole - G[e]) * kLog2));
     if (i == kChunk - 1) factors.gamma[0] = gamma;
-    if (Trace && a.trace.gamma && i < count) static_cast<float*>(a.trace.gamma)[place(a, x) * kChunk + i] = gamma;
+    if (Trace && a.trace.gamma && i < x.count()) static_cast<float*>(a.trace.gamma)[place(a, x) * kChunk + i] = gamma;
   }
 }
 
 /// The warp that supplies a team, and sends away what it has prepared.
-template <int D, bool Lambda, bool Trace>
+template <int D, bool Trace>
 __device__ void keep_supplied(const Arguments& a, const Maps& maps, const Shape& shape, unsigned char* block,
                               unsigned cluster, int producer, int team) {
   using Memory = TeamMemory<D>;
@@ -456,23 +483,26 @@ __device__ void keep_supplied(const Arguments& a, const Maps& maps, const Shape&
   unsigned char* const memory = block + Memory::memory(team);
   const std::uint32_t block_at = shared_address(block), at = shared_address(memory),
                       barriers = block_at + Memory::barriers(team);
-  unsigned number = 0, last = 0;
-  auto deliver = [&] {  // the chunk before
+  unsigned number = 0, last = 0;  // chunks before this one, and the last of them
+  auto deliver = [&] {
     wait(barriers + Memory::kDone, (number - 1) & 1);
     if (lane == 0) send<D>(shape, block_at, at, barriers, last, number - 1);
     __syncwarp();
-    wait(barriers + Memory::kLanded, (number - 1) & 1);
-    if (lane == 0) arrive(barriers + Memory::kReusable);
   };
   for (Walk x(a, shape, cluster, producer + shape.producers * team); x.more();
        x.advance(shape.producers * Memory::kTeams)) {
     if (number > 0) wait(barriers + Memory::kEmptied, (number - 1) & 1);
     if (lane == 0) fetch<D>(a, maps, x, at, barriers + Memory::kLoaded);
-    take_numbers<Lambda, Trace>(a, x, *reinterpret_cast<Numbers*>(memory + Memory::kNumbers),
-                                reinterpret_cast<Factors*>(memory + Memory::kFactors)[number & 1]);
+    const Given given(a, x);  // asked for, and not waited for before the last chunk is on its way
+    if (number > 0) deliver();
+    take_numbers<Trace>(a, x, given, *reinterpret_cast<Numbers*>(memory + Memory::kNumbers),
+                        reinterpret_cast<Factors*>(memory + Memory::kFactors)[number & 1]);
     fence_shared();  // the factors are sent by the copy engine
     arrive(barriers + Memory::kLoaded);
-    if (number > 0) deliver();
+    if (number > 0) {
+      wait(barriers + Memory::kLanded, (number - 1) & 1);
+      if (lane == 0) arrive(barriers + Memory::kReusable);
+    }
     last = x.item, ++number;
   }
   if (number > 0) deliver();
