@@ -18,9 +18,12 @@ namespace delta::gpu {
 __device__ inline void init_barrier(std::uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(barrier), "r"(arrivals) : "memory");
 }
+/// What one lane of a converged warp does. Predicated and not branched around, its operands stay in uniform registers.
+#define DELTA_ONE_LANE(instruction) "{\n.reg .pred one;\nelect.sync _|one, 0xffffffff;\n@one " instruction "}\n"
+
 /// So many more bytes will be brought by the copy engine before the phase completes.
 __device__ inline void expect_bytes(std::uint32_t barrier, int bytes) {
-  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;\n" ::"r"(barrier), "r"(bytes) : "memory");
+  asm volatile(DELTA_ONE_LANE("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;\n") ::"r"(barrier), "r"(bytes) : "memory");
 }
 __device__ inline void arrive(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(barrier) : "memory");
@@ -56,12 +59,11 @@ __device__ inline std::uint32_t in_block(unsigned rank, std::uint32_t address) {
 }
 /// Arrives at a barrier of another block.
 __device__ inline void arrive_there(std::uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];\n" ::"r"(barrier) : "memory");
+  asm volatile(DELTA_ONE_LANE("mbarrier.arrive.shared::cluster.b64 _, [%0];\n") ::"r"(barrier) : "memory");
 }
 /// Copies bytes of this block's shared memory to another block's, whose barrier counts them.
 __device__ inline void send_bytes(std::uint32_t to, std::uint32_t from, int bytes, std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(to),
+  asm volatile(DELTA_ONE_LANE("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n") ::"r"(to),
       "r"(from), "r"(bytes), "r"(barrier)
       : "memory");
 }
@@ -74,9 +76,8 @@ __device__ inline void fence_shared() { asm volatile("fence.proxy.async.shared::
 /// 64 tokens x 64 channels of one head, from that token on, as a swizzled tile of 8 KB; zeros beyond the tensor.
 __device__ inline void load_tile(std::uint32_t to, const CUtensorMap& map, int channel, int head, int token, int batch,
                                  std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
-      "[%2];\n" ::"r"(to),
+  asm volatile(DELTA_ONE_LANE("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "[%2];\n") ::"r"(to),
       "l"(&map), "r"(barrier), "r"(channel), "r"(head), "r"(token), "r"(batch)
       : "memory");
 }

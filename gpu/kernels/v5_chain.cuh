@@ -29,41 +29,44 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
     const Preparer by(shape, x.item);
     const std::uint32_t open = in_block(by.block, at + Producer::barriers(by.team));
     const bool whole = x.count() == kChunk;
+    const int head = a.key_head(x.head);
     const std::uint32_t landed = whole ? full : tail;  // what has rows beyond the end is cleared first, once a sequence
 
     if (ring.round > 0) wait(at + Memory::kUsed + 8 * ring.stage, (ring.round - 1) & 1);
-    if (lane == 0) {
-      expect_bytes(full, 2 * Memory::kKeys + 8192);  // W, T, Q
-      arrive_there(open + Producer::kOpened);
-      expect_bytes(landed, values);
-      for (int h = 0; h < D / 64; ++h)
-        load_tile(stage + Memory::kQuery + h * 8192, maps.q, 64 * h, a.key_head(x.head), x.token(), x.batch, full);
-      for (int h = 0; h < shape.warpgroups; ++h)
-        load_tile(stage + Memory::kValue + h * 8192, maps.v, first + 64 * h, x.head, x.token(), x.batch, landed);
-      if (!whole) arrive(tail);
-    }
+    expect_bytes(full, 2 * Memory::kKeys + 8192);  // W, T, Q
+    arrive_there(open + Producer::kOpened);
+    expect_bytes(landed, values);
+#pragma unroll 1
+    for (int h = 0; h < D / 64; ++h)
+      load_tile(stage + Memory::kQuery + h * 8192, maps.q, 64 * h, head, x.token(), x.batch, full);
+#pragma unroll 1
+    for (int h = 0; h < shape.warpgroups; ++h)
+      load_tile(stage + Memory::kValue + h * 8192, maps.v, first + 64 * h, x.head, x.token(), x.batch, landed);
     if (!whole) {
+      if (lane == 0) arrive(tail);
+      __syncwarp();
       wait(tail, 0);
       clear_rows<32>(memory + offset + Memory::kValue, shape.warpgroups, x.count(), lane);
     }
     if (ring.round > 0) wait(at + Memory::kFree + 8 * ring.stage, (ring.round - 1) & 1);
-    if (lane == 0) {
-      expect_bytes(full, 8192 + sizeof(Factors));  // P and the factors
-      arrive_there(open + Producer::kRestOpened);
-      expect_bytes(landed, Memory::kKeys);
-      for (int h = 0; h < D / 64; ++h)
-        load_tile(stage + Memory::kKey + h * 8192, maps.k, 64 * h, a.key_head(x.head), x.token(), x.batch, landed);
-      if (!whole) arrive(tail);
-    }
+    expect_bytes(full, 8192 + sizeof(Factors));  // P and the factors
+    arrive_there(open + Producer::kRestOpened);
+    expect_bytes(landed, Memory::kKeys);
+#pragma unroll 1
+    for (int h = 0; h < D / 64; ++h)
+      load_tile(stage + Memory::kKey + h * 8192, maps.k, 64 * h, head, x.token(), x.batch, landed);
     if (!whole) {
+      if (lane == 0) arrive(tail);
+      __syncwarp();
       wait(tail, 1);
       clear_rows<32>(memory + offset + Memory::kKey, D / 64, x.count(), lane);
     }
+    __syncwarp();
     arrive(full);  // each lane for the zeros it wrote
   }
 }
 
-/// The thread that tells a clerk that what it sent has arrived. The stage is not free before it has.
+/// The warp that tells a clerk that what it sent has arrived. The stage is not free before it has.
 template <int D>
 __device__ void acknowledge(const Arguments& a, const Shape& shape, unsigned char* memory, unsigned cluster) {
   using Memory = ChainMemory5<D>;
@@ -73,7 +76,8 @@ __device__ void acknowledge(const Arguments& a, const Shape& shape, unsigned cha
     const Preparer by(shape, x.item);
     wait(at + Memory::kFull + 8 * ring.stage, ring.round & 1);
     arrive_there(in_block(by.block, at + TeamMemory<D>::barriers(by.team) + TeamMemory<D>::kLanded));
-    arrive(at + Memory::kFree + 8 * ring.stage);
+    if (threadIdx.x % 32 == 0) arrive(at + Memory::kFree + 8 * ring.stage);
+    __syncwarp();
   }
 }
 

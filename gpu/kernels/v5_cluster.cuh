@@ -61,7 +61,7 @@ template <int D> struct TeamMemory {
   static constexpr int kInverse = kBlocks + 6 * 1024, kT = kBlocks;
   static constexpr int kFactors = kBlocks + 10 * 1024;  ///< twice
   static constexpr int kNumbers = kFactors + 2 * static_cast<int>(sizeof(Factors));
-  static constexpr int kBytes = (kNumbers + 4 * 13 * kChunk + 1023) / 1024 * 1024;
+  static constexpr int kBytes = (kNumbers + 2 * 12 * 4 * kChunk + 1023) / 1024 * 1024;
   static constexpr int kAll = kFirst + kTeams * kBytes;
   __device__ static constexpr int barriers(int team) { return team * kBarriers; }
   __device__ static constexpr int memory(int team) { return kFirst + team * kBytes; }

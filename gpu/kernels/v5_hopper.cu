@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(512, 1)
   using Chain = ChainMemory5<D>;
   using Producer = TeamMemory<D>;
   extern __shared__ __align__(1024) unsigned char memory[];
-  const int rank = static_cast<int>(cluster_rank()), group = static_cast<int>(threadIdx.x) / 128;
+  const int rank = static_cast<int>(cluster_rank()), warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), group = warp / 4;
   const unsigned cluster = blockIdx.x / static_cast<unsigned>(shape.chains + shape.producers);
   const std::uint32_t at = shared_address(memory);
   const bool prepares = rank >= shape.chains;
@@ -48,16 +48,16 @@ __global__ void __launch_bounds__(512, 1)
     work<In, D, Lambda, Trace>(a, shape, memory, cluster, rank - shape.chains, group);
   } else if (prepares) {
     give_registers<56>();
-    const int team = static_cast<int>(threadIdx.x) / 32 % 4;
+    const int team = warp % 4;
     if (team < Producer::kTeams) keep_supplied<D, Trace>(a, maps, shape, memory, cluster, rank - shape.chains, team);
   } else if (group > 0 && group <= shape.warpgroups) {
     take_registers<216>();
     carry_state<In, D>(a, shape, memory, cluster, group - 1, first + 64 * (group - 1));
   } else {
     give_registers<40>();
-    if (threadIdx.x < 32)
+    if (warp == 0)
       fill_stages<In, D>(a, maps, shape, memory, cluster, first);
-    else if (threadIdx.x == 32)
+    else if (warp == 1)
       acknowledge<D>(a, shape, memory, cluster);
   }
   cluster_barrier();  // no block leaves while another may still reach into its memory

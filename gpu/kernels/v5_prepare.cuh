@@ -76,13 +76,14 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   const Arguments& a;
   unsigned char* const block;  ///< shared memory of the block
   const int id;                ///< of the team
+  const unsigned turn;       ///< how many chunks it prepared before this one
 
   // Made anew for every chunk: addresses that live longer than a chunk would cost registers that are not there.
   const unsigned thread = own_thread() % 128, warp = __shfl_sync(0xffffffffu, thread / 32, 0), lane = thread % 32;
   const int g = static_cast<int>(lane / 4), t = static_cast<int>(lane % 4), first = static_cast<int>(16 * warp);
   unsigned char* const memory = block + Memory::memory(id);
   const std::uint32_t at = shared_address(memory), barriers = shared_address(block) + Memory::barriers(id);
-  Numbers& of = *reinterpret_cast<Numbers*>(memory + Memory::kNumbers);
+  Numbers& of = reinterpret_cast<Numbers*>(memory + Memory::kNumbers)[turn & 1];
 
   __device__ void barrier() const { team_barrier(1 + id); }
   /// Stores a 16 x 16 block: the warp's rows, columns 16 k .., of a tile.
@@ -321,11 +322,11 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     }
   }
 
-  /// All of it for one chunk. \param number  of chunks that this team has prepared
-  __device__ void prepare(const Walk& x, unsigned number) const {
+  /// All of it for one chunk.
+  __device__ void prepare(const Walk& x) const {
     const std::uint32_t tiles = place_of(at);
     float* const diagonal = reinterpret_cast<float*>(memory + Memory::kInverse + warp * 1024);
-    wait(barriers + Memory::kLoaded, number & 1);
+    wait(barriers + Memory::kLoaded, turn & 1);
     if (x.count() < kChunk) clear_rows<128>(memory + Memory::kKey, 2 * (D / 64), x.count(), thread), barrier();
     float KK[32], QK[32];
     begin_products();
@@ -342,9 +343,9 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     pin(KK), pin(QK);
     if (a.l2norm) {
       barrier();
-      apply_norms(KK, QK, reinterpret_cast<Factors*>(memory + Memory::kFactors)[number & 1]);
+      apply_norms(KK, QK, reinterpret_cast<Factors*>(memory + Memory::kFactors)[turn & 1]);
     }
-    if (number > 0) wait(barriers + Memory::kReusable, (number - 1) & 1);
+    if (turn > 0) wait(barriers + Memory::kReusable, (turn - 1) & 1);
     score(KK, QK, x, diagonal);
     substitute(diagonal);
     Products p;
@@ -374,7 +375,7 @@ __device__ void work(const Arguments& a, const Shape& shape, unsigned char* memo
   unsigned number = 0;
   for (Walk x(a, shape, cluster, producer + shape.producers * team); x.more();
        x.advance(shape.producers * TeamMemory<D>::kTeams))
-    Team<In, D, Lambda, Trace>{a, memory, team}.prepare(x, number++);
+    Team<In, D, Lambda, Trace>{a, memory, team, number++}.prepare(x);
 }
 
 // ---------------------------------------------------------------- the clerk
@@ -416,36 +417,26 @@ __device__ inline void send(const Shape& shape, std::uint32_t block, std::uint32
            Memory::kFactors + static_cast<int>(number & 1) * static_cast<int>(sizeof(Factors)), sizeof(Factors));
 }
 
-/// What is given for a lane's two tokens; neutral numbers where nothing is, beta = 0 beyond the end.
-struct Given {
-  float gate[2], beta[2], lambda[2];
-
-  __device__ Given(const Arguments& a, const Walk& x) {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int i = 2 * lane + e;
-      const bool there = i < x.count();
-      auto number = [&](const Rows& rows, float absent) {
-        if (!rows.data || !there) return absent;
-        return static_cast<const float*>(
-            rows.data)[x.batch * rows.stride_b + (x.token() + i) * rows.stride_t + x.head * rows.stride_h];
-      };
-      gate[e] = number(a.g, a.gate_is_log ? 0 : 1);
-      beta[e] = number(a.beta, there ? 1 : 0), lambda[e] = number(a.lambda, 0);
-    }
-  }
-};
-
-/// The numbers of a chunk, by one warp: the lanes sum up their decays.
+/// The numbers of a chunk, by one warp: a lane has two tokens, and the lanes sum up their decays.
 template <bool Trace>
-__device__ inline void take_numbers(const Arguments& a, const Walk& x, const Given& given, Numbers& to,
-                                    Factors& factors) {
+__device__ inline void take_numbers(const Arguments& a, const Walk& x, Numbers& to, Factors& factors) {
   const int lane = threadIdx.x % 32;
+  auto given = [&](const Rows& rows, int i, float absent) {
+    if (!rows.data || i >= x.count()) return absent;
+    return static_cast<const float*>(
+        rows.data)[x.batch * rows.stride_b + (x.token() + i) * rows.stride_t + x.head * rows.stride_h];
+  };
+#pragma unroll 1
+  for (int i = lane; i < kChunk; i += 32) {
+    to.high[i] = given(a.g, i, a.gate_is_log ? 0 : 1);
+    to.beta[i] = given(a.beta, i, i < x.count() ? 1 : 0), to.lambda[i] = given(a.lambda, i, 0);
+  }
+  __syncwarp();
   double log_decay[2];
 #pragma unroll
   for (int e = 0; e < 2; ++e) {
-    log_decay[e] = a.gate_is_log ? given.gate[e] : log(static_cast<double>(given.gate[e]));
+    const float gate = to.high[2 * lane + e];
+    log_decay[e] = a.gate_is_log ? gate : log(static_cast<double>(gate));
     if (log_decay[e] < kResetLog) log_decay[e] = kResetLog;  // a NaN stays one
   }
   double sum = log_decay[0] + log_decay[1];
@@ -464,9 +455,8 @@ __device__ inline void take_numbers(const Arguments& a, const Walk& x, const Giv
     to.high[i] = static_cast<float>(bits);
     to.low[i] = static_cast<float>(bits - static_cast<double>(to.high[i]));
     const float gamma = power_of_two(static_cast<float>(bits));
-    to.beta[i] = given.beta[e], to.lambda[i] = given.lambda[e];
-    to.read_key[i] = a.reads_key ? -given.beta[e] * gamma : 0;
-    to.read_query[i] = -given.beta[e] * gamma * given.lambda[e];
+    to.read_key[i] = a.reads_key ? -to.beta[i] * gamma : 0;
+    to.read_query[i] = -to.beta[i] * gamma * to.lambda[i];
     factors.output[i] = static_cast<float>(a.scale) * gamma;
     factors.write[i] = power_of_two(static_cast<float>((whole - G[e]) * kLog2));
     if (i == kChunk - 1) factors.gamma[0] = gamma;
@@ -486,23 +476,19 @@ __device__ void keep_supplied(const Arguments& a, const Maps& maps, const Shape&
   unsigned number = 0, last = 0;  // chunks before this one, and the last of them
   auto deliver = [&] {
     wait(barriers + Memory::kDone, (number - 1) & 1);
-    if (lane == 0) send<D>(shape, block_at, at, barriers, last, number - 1);
-    __syncwarp();
+    send<D>(shape, block_at, at, barriers, last, number - 1);
+    wait(barriers + Memory::kLanded, (number - 1) & 1);
+    if (lane == 0) arrive(barriers + Memory::kReusable);
   };
   for (Walk x(a, shape, cluster, producer + shape.producers * team); x.more();
        x.advance(shape.producers * Memory::kTeams)) {
-    if (number > 0) wait(barriers + Memory::kEmptied, (number - 1) & 1);
-    if (lane == 0) fetch<D>(a, maps, x, at, barriers + Memory::kLoaded);
-    const Given given(a, x);  // asked for, and not waited for before the last chunk is on its way
-    if (number > 0) deliver();
-    take_numbers<Trace>(a, x, given, *reinterpret_cast<Numbers*>(memory + Memory::kNumbers),
+    take_numbers<Trace>(a, x, reinterpret_cast<Numbers*>(memory + Memory::kNumbers)[number & 1],
                         reinterpret_cast<Factors*>(memory + Memory::kFactors)[number & 1]);
     fence_shared();  // the factors are sent by the copy engine
+    if (number > 0) wait(barriers + Memory::kEmptied, (number - 1) & 1);
+    fetch<D>(a, maps, x, at, barriers + Memory::kLoaded);
     arrive(barriers + Memory::kLoaded);
-    if (number > 0) {
-      wait(barriers + Memory::kLanded, (number - 1) & 1);
-      if (lane == 0) arrive(barriers + Memory::kReusable);
-    }
+    if (number > 0) deliver();
     last = x.item, ++number;
   }
   if (number > 0) deliver();
