@@ -87,7 +87,7 @@ __device__ void acknowledge(const Arguments& a, const Shape& shape, unsigned cha
 /// Accumulators, rounded and packed in place, are the left operand of the next product.
 /// \param group  the warpgroup's number among those that carry S   \param first  its first row
 /// \formula{F84}
-template <class In, int D>
+template <class In, int D, bool Trace>
 __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned char* memory, unsigned cluster, int group,
                             int first) {
   using Memory = ChainMemory5<D>;
@@ -178,7 +178,7 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
       wait_products<0>();
       pin(O);
       if (lane == 0) arrive(at + Memory::kUsed + 8 * ring.stage);
-      if (a.trace.Z)
+      if (Trace && a.trace.Z)
 #pragma unroll
         for (int e = 0; e < 32; ++e)
           static_cast<float*>(a.trace.Z)[(((slot + c) * a.HV + head) * kChunk + e / 4 * 8 + 2 * t + e % 2) * a.d_v +
@@ -214,7 +214,7 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
         store_matrices_transposed(turn + swizzled<32>(8 * (j + matrix / 2) + r, matrix % 2), out);
       }
       __syncwarp();
-      if (a.trace.S)
+      if (Trace && a.trace.S)
 #pragma unroll
         for (int e = 0; e < D / 2; ++e)
           static_cast<float*>(a.trace.S)[(((slot + c) * a.HV + head) * a.d_v + channel + g + e / 2 % 2 * 8) * D +

@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(512, 1)
     if (team < Producer::kTeams) keep_supplied<D, Trace>(a, maps, shape, memory, cluster, rank - shape.chains, team);
   } else if (group > 0 && group <= shape.warpgroups) {
     take_registers<216>();
-    carry_state<In, D>(a, shape, memory, cluster, group - 1, first + 64 * (group - 1));
+    carry_state<In, D, Trace>(a, shape, memory, cluster, group - 1, first + 64 * (group - 1));
   } else {
     give_registers<40>();
     if (warp == 0)
@@ -112,7 +112,8 @@ cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan
 
 template <class In, int D>
 cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
-  if (a.trace.gamma || a.trace.L_g || a.trace.inverse) return launch<In, D, true, true>(a, maps, plan, stream);
+  if (a.trace.gamma || a.trace.L_g || a.trace.inverse || a.trace.Z || a.trace.S)
+    return launch<In, D, true, true>(a, maps, plan, stream);
   return a.lambda.data ? launch<In, D, true, false>(a, maps, plan, stream)
                        : launch<In, D, false, false>(a, maps, plan, stream);
 }

@@ -126,19 +126,20 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   __device__ void score(const float (&KK)[32], const float (&QK)[32], const Walk& x, float* diagonal) const {
     for (int j = static_cast<int>(lane); j < first; j += 32) of.columns[warp][j] = of.decay(first, j);
     float2 G[2];  // of the lane's rows: rounded, and the rest
-    float of_key[2], of_query[2], fall[2];
-    const float scale = static_cast<float>(a.scale);
+    struct Row {
+      float output, key, query;
+    } row[2], late[2];  // what multiplies the scores of a row, and the same times the decay from the block's first token
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int i = first + g + 8 * h;
+      const float fall = of.decay(i, first);
       G[h] = make_float2(of.high[i], of.low[i]);
-      fall[h] = of.decay(i, first);
-      of_key[h] = a.reads_key ? of.beta[i] : 0;
-      of_query[h] = Lambda ? of.beta[i] * of.lambda[i] : 0;
+      row[h] = {static_cast<float>(a.scale), a.reads_key ? of.beta[i] : 0, of.beta[i] * of.lambda[i]};
+      late[h] = {fall * row[h].output, fall * row[h].key, fall * row[h].query};
     }
-    auto scores = [&](float& P, float& L, float H, int h, float key, float query) {
-      P = scale * H * query;
-      L = H * (Lambda ? of_key[h] * key + of_query[h] * query : of_key[h] * key);
+    auto scores = [](float& P, float& L, float H, const Row& r, float key, float query) {
+      P = H * r.output * query;
+      L = Lambda ? H * (r.key * key + r.query * query) : H * r.key * key;
     };
     __syncwarp();
     float own_key[8], own_query[8];
@@ -149,10 +150,9 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       if (k < static_cast<int>(warp)) {
 #pragma unroll
         for (int e = 0; e < 8; e += 2) {
-          const int h = e / 2 % 2;
           const float2 c = two(of.columns[warp] + 16 * k + e / 4 * 8 + 2 * t);
-          scores(P[e], L[e], fall[h] * c.x, h, KK[8 * k + e], QK[8 * k + e]);
-          scores(P[e + 1], L[e + 1], fall[h] * c.y, h, KK[8 * k + e + 1], QK[8 * k + e + 1]);
+          scores(P[e], L[e], c.x, late[e / 2 % 2], KK[8 * k + e], QK[8 * k + e]);
+          scores(P[e + 1], L[e + 1], c.y, late[e / 2 % 2], KK[8 * k + e + 1], QK[8 * k + e + 1]);
           packed[e / 2] = pack<In>(P[e], P[e + 1]);
         }
         put_block(at + Memory::kBlocks + (warp * (warp - 1) / 2 + k) * 1024,
@@ -173,7 +173,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     for (int e = 0; e < 8; ++e) {
       const int h = e / 2 % 2, m = e / 4, i = g + 8 * h, j = 8 * m + 2 * t + e % 2;
       const float H = power_of_two((G[h].x - (e % 2 ? high[m].y : high[m].x)) + (G[h].y - (e % 2 ? low[m].y : low[m].x)));
-      scores(P[e], L[e], j <= i ? H : 0, h, own_key[e], own_query[e]);
+      scores(P[e], L[e], j <= i ? H : 0, row[h], own_key[e], own_query[e]);
       if (j == i) L[e] = 0;
     }
 #pragma unroll
@@ -186,27 +186,40 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     __syncwarp();
   }
 
-  /// A = (I + L)^{-1} of the diagonal block in place, by forward substitution in fp32: lane c < 16 solves (I + L) a =
-  /// e_c.
-  __device__ void substitute(float* diagonal) const {
-    float column[16];
+  /// to [8 x 8] = sign M N, of blocks of the warp's diagonal block; a lane has two numbers of it.
+  __device__ void multiply_small(float* to, const float* M, const float* N, float sign) const {
+    float2 sum{};
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      float sum = static_cast<unsigned>(i) == lane % 16 ? 1.f : 0.f;
+    for (int j = 0; j < 8; ++j) {
+      const float m = M[g * 16 + j];
+      const float2 n = two(N + j * 16 + 2 * t);
+      sum.x += m * n.x, sum.y += m * n.y;
+    }
+    __syncwarp();
+    *reinterpret_cast<float2*>(to + g * 16 + 2 * t) = make_float2(sign * sum.x, sign * sum.y);
+    __syncwarp();
+  }
+  /// A = (I + L)^{-1} of the diagonal block in place, fp32. Its two diagonal 8 x 8 blocks by forward substitution, a lane
+  /// a column; then A_10 = -A_11 (L_10 A_00), by way of the upper right block, which is zero before and after.
+  __device__ void substitute(float* L) const {
+    const unsigned c = lane % 8;
+    float* const own = L + lane / 8 % 2 * 8 * 17;
+    float column[8];
 #pragma unroll
-      for (int j = 0; j < i; j += 4) {  // all lanes read the same row
-        const float4 d = *reinterpret_cast<const float4*>(diagonal + i * 16 + j);
-        sum -= d.x * column[j];
-        if (j + 1 < i) sum -= d.y * column[j + 1];
-        if (j + 2 < i) sum -= d.z * column[j + 2];
-        if (j + 3 < i) sum -= d.w * column[j + 3];
-      }
+    for (int i = 0; i < 8; ++i) {
+      float sum = static_cast<unsigned>(i) == c ? 1.f : 0.f;
+#pragma unroll
+      for (int j = 0; j < i; ++j) sum -= own[i * 16 + j] * column[j];
       column[i] = sum;
     }
     __syncwarp();
     if (lane < 16)
 #pragma unroll
-      for (int i = 0; i < 16; ++i) diagonal[i * 16 + lane] = column[i];
+      for (int i = 0; i < 8; ++i) own[i * 16 + c] = column[i];
+    __syncwarp();
+    multiply_small(L + 8, L + 8 * 16, L, 1);
+    multiply_small(L + 8 * 16, L + 8 * 17, L + 8, -1);
+    *reinterpret_cast<float2*>(L + 8 + g * 16 + 2 * t) = make_float2(0, 0);
     __syncwarp();
   }
 
@@ -225,20 +238,21 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       right[e] = r[e] * y.x, right[e + 1] = r[e + 1] * y.y;
     }
   }
-  /// From block k of the warp's row of A.
-  __device__ void use_block(Products& p, int k, const float (&l)[4], const float (&r)[4], const Walk& x) const {
+  /// From block k of the warp's row of A, as part `to` of p.
+  __device__ void use_block(Products& p, int to, unsigned k, const float (&l)[4], const float (&r)[4],
+                            const Walk& x) const {
     float left[4], right[4];
     scale_columns(left, right, l, r, of.read_key + 16 * k);
-    p.key[k] = split<In>(left, right);
+    p.key[to] = split<In>(left, right);
     if constexpr (Lambda) {
       scale_columns(left, right, l, r, of.read_query + 16 * k);
-      p.query[k] = split<In>(left, right);
+      p.query[to] = split<In>(left, right);
     }
     scale_columns(left, right, l, r, of.beta + 16 * k);
-    as_operand<In>(p.T[k], left, right);
+    as_operand<In>(p.T[to], left, right);
     if (Trace && a.trace.inverse) {
       const float block_[8] = {l[0], l[1], l[2], l[3], r[0], r[1], r[2], r[3]};
-      trace_block(a.trace.inverse, x, 16 * k, block_);
+      trace_block(a.trace.inverse, x, static_cast<int>(16 * k), block_);
     }
   }
 
@@ -255,16 +269,16 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       const Pair own = split<bf16>(left, right);
       __syncwarp();
       put_block(at + Memory::kInverse + warp * 1024, own);
+      use_block(p, 3, warp, left, right, x);
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        p.key[k] = A[k] = Pair{};
-        if constexpr (Lambda) p.query[k] = Pair{};
+      for (int k = 0; k < 4; ++k) {  // in its place, with zeros beyond it
+        const bool here = k == static_cast<int>(warp);
+        A[k] = here ? own : Pair{};
+        p.key[k] = here ? p.key[3] : Pair{};
+        if constexpr (Lambda) p.query[k] = here ? p.query[3] : Pair{};
 #pragma unroll
-        for (int i = 0; i < 4; ++i) p.T[k][i] = 0;
+        for (int i = 0; i < 4; ++i) p.T[k][i] = here ? p.T[3][i] : 0;
         if (Trace && a.trace.inverse && k > static_cast<int>(warp)) trace_block(a.trace.inverse, x, 16 * k, nullptr);
-        if (k != static_cast<int>(warp)) continue;
-        A[k] = own;
-        use_block(p, k, left, right, x);
       }
     }
     barrier();
@@ -283,7 +297,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       for (int e = 0; e < 4; ++e) left[e] = right[e] = 0;
       multiply_blocks(left, right, sum, at + Memory::kInverse + static_cast<unsigned>(j) * 1024);
       A[j] = split<bf16>(left, right);
-      use_block(p, j, left, right, x);
+      use_block(p, j, static_cast<unsigned>(j), left, right, x);
     }
   }
 
