@@ -44,12 +44,10 @@ struct Agreement {
 
 }  // namespace
 
-void judge_agreement(const Case& c, Model& model, std::int32_t version, std::int32_t dtype, const Report& report) {
-  Call call = c.call(version, dtype);
-  call.trace = true;
-  const Answer got = run_on_device(c.rule.info, c.given, call);
-  if (!model.outside(got.plan, dtype).empty() || !got.traces.contains("S")) return;
-  const SixteenBits round{format_of(dtype)};
+void judge_agreement(const Case& c, Model& model, const Call& call, const Report& report) {
+  const Answer got = run_on_device(c.rule.info, c.given, with_trace(call));
+  if (!model.outside(got.plan, call.dtype).empty() || !got.traces.contains("S")) return;
+  const SixteenBits round{format_of(call.dtype)};
   const Shape& z = c.shape();
   Agreement o, state, all_o, all_states;
   for (Index n = 0; n < z.sequences(); ++n)
@@ -74,7 +72,7 @@ void judge_agreement(const Case& c, Model& model, std::int32_t version, std::int
     }
   const Expected sums = model.sums();
   const auto tell = [&](const std::string& what, const Agreement& by_chunk, const Agreement& whole, double sum) {
-    Row row = by_chunk.judged(c.row(version, dtype, what + ": agreement with the schedule"), sum, round.format);
+    Row row = by_chunk.judged(c.row(call, what + ": agreement with the schedule"), sum, round.format);
     if (!row.figures.empty()) row.figures["kernel_to_schedule_whole"] = whole.figure();
     report(row);
   };

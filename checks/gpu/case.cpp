@@ -54,14 +54,13 @@ Call Case::call(std::int32_t version, std::int32_t dtype) const {
           .l2norm = variant == Variant::l2norm};
 }
 
-Row Case::row(std::int32_t version, std::int32_t dtype, const std::string& what) const {
-  constexpr std::string_view handed_over[] = {"", "; log decay", "; l2norm"};
-  return {.kernel = "v" + std::to_string(version),
+Row Case::row(const Call& call, const std::string& what) const {
+  return {.kernel = "v" + std::to_string(call.version),
           .rule = std::string(rule.info.id),
           .family = std::string(family.name),
           .shape = shape().text(),
-          .dtype = std::string(dtype_name(dtype)),
-          .what = what + std::string(handed_over[static_cast<int>(variant)]),
+          .dtype = std::string(dtype_name(call.dtype)),
+          .what = what + (call.log_gate ? "; log decay" : "") + (call.l2norm ? "; l2norm" : ""),
           .reason = ""};
 }
 

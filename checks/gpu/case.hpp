@@ -35,8 +35,8 @@ struct Case {
 
   /// How it is handed to a kernel.
   Call call(std::int32_t version, std::int32_t dtype) const;
-  /// A row about this case, without a verdict.
-  Row row(std::int32_t version, std::int32_t dtype, const std::string& what) const;
+  /// A row about such a call, without a verdict.
+  Row row(const Call& call, const std::string& what) const;
 };
 
 const Format& format_of(std::int32_t dtype);

@@ -101,18 +101,19 @@ void work(const Job& job, const Selection& what, const Report& report) {
       auto& [c, model] = plain;
       if (!chosen(what, version) || !c.served(version, dtype) || !holds(c.given, format_of(dtype))) continue;
       const bool wide = dtype >= DELTAREF_FP32, tensor_cores = version >= DELTAREF_V4;
-      judge_outputs(c, model, version, dtype, report);
-      if (version == DELTAREF_V1 && wide && numbers <= kTraced) judge_tokens(c, model, dtype, report);
-      if (version == DELTAREF_V3 && wide && numbers <= kTraced) judge_chunks(c, model, version, dtype, report);
-      if (tensor_cores && numbers <= 4 * kTraced) judge_chunks(c, model, version, dtype, report);
-      if (version >= DELTAREF_V5) judge_agreement(c, model, version, dtype, report);
+      const Call call = c.call(version, dtype);
+      judge_outputs(c, model, call, report);
+      if (version == DELTAREF_V1 && wide && numbers <= kTraced) judge_tokens(c, model, call, report);
+      if (version == DELTAREF_V3 && wide && numbers <= kTraced) judge_chunks(c, model, call, report);
+      if (tensor_cores && numbers <= 4 * kTraced) judge_chunks(c, model, call, report);
+      if (version >= DELTAREF_V5) judge_agreement(c, model, call, report);
       for (auto* variant : {&in_log, &normalised}) {
         if (!*variant) continue;
         auto& [other, expected] = **variant;
-        judge_outputs(other, expected, version, dtype, report);
-        if (version >= DELTAREF_V5) judge_agreement(other, expected, version, dtype, report);
+        judge_outputs(other, expected, other.call(version, dtype), report);
+        if (version >= DELTAREF_V5) judge_agreement(other, expected, other.call(version, dtype), report);
       }
-      if (laws && (tensor_cores || dtype == DELTAREF_FP32)) judge_laws(c, version, dtype, report);
+      if (laws && (tensor_cores || dtype == DELTAREF_FP32)) judge_laws(c, call, report);
     }
 }
 

@@ -61,11 +61,11 @@ std::optional<double> tracking(const Stream<double>& s, const Quantities& own, d
 
 }  // namespace
 
-void judge_tokens(const Case& c, Model& model, std::int32_t dtype, const Report& report) {
-  const Answer got = run_on_device(c.rule.info, c.given, {.version = DELTAREF_V1, .dtype = dtype, .trace = true});
-  if (!model.outside(got.plan, dtype).empty()) return;
+void judge_tokens(const Case& c, Model& model, const Call& call, const Report& report) {
+  const Answer got = run_on_device(c.rule.info, c.given, with_trace(call));
+  if (!model.outside(got.plan, call.dtype).empty()) return;
   const Shape& z = c.shape();
-  const double u = wide_format(dtype).unit();
+  const double u = wide_format(call.dtype).unit();
   Quantities want, have;
   double off = 0;
   std::optional<double> tracked;
@@ -78,23 +78,22 @@ void judge_tokens(const Case& c, Model& model, std::int32_t dtype, const Report&
       off = std::max(off, lemma(s, own, u));
       if (const auto r = tracking(s, own, u)) tracked = std::max(tracked.value_or(0), *r);
     }
-  const std::map<std::string, double> allowed = model.quantities(got.plan, dtype);
-  for (const auto& [name, x] : want)
-    report(judged(c.row(DELTAREF_V1, dtype, name), apart(x, have[name]), allowed.at(name)));
-  Row row = c.row(DELTAREF_V1, dtype, "F89: e_t = (1 - beta a) e~_t");
+  const std::map<std::string, double> allowed = model.quantities(got.plan, call.dtype);
+  for (const auto& [name, x] : want) report(judged(c.row(call, name), apart(x, have[name]), allowed.at(name)));
+  Row row = c.row(call, "F89: e_t = (1 - beta a) e~_t");
   row.ratio = off, row.verdict = judge(off);
   report(row);
   if (tracked) {
-    row = c.row(DELTAREF_V1, dtype, "F92: tracking bound");
+    row = c.row(call, "F92: tracking bound");
     row.ratio = *tracked, row.verdict = *tracked <= 1 ? Verdict::passed : Verdict::failed;
     report(row);
   }
 }
 
-void judge_chunks(const Case& c, Model& model, std::int32_t version, std::int32_t dtype, const Report& report) {
-  const Answer got = run_on_device(c.rule.info, c.given, {.version = version, .dtype = dtype, .trace = true});
+void judge_chunks(const Case& c, Model& model, const Call& call, const Report& report) {
+  const Answer got = run_on_device(c.rule.info, c.given, with_trace(call));
   const Shape& z = c.shape();
-  if (!model.outside(got.plan, dtype).empty()) return;
+  if (!model.outside(got.plan, call.dtype).empty()) return;
   std::map<std::string, double> error;
   for (Index n = 0; n < z.sequences(); ++n)
     for (Index h = 0; h < z.HV; ++h) {
@@ -103,8 +102,8 @@ void judge_chunks(const Case& c, Model& model, std::int32_t version, std::int32_
       for (const auto& [name, x] : exact_quantities(c, got.plan, n, h))
         if (have.contains(name)) error[name] = std::max(error[name], apart(x, have.at(name)));
     }
-  const std::map<std::string, double> allowed = model.quantities(got.plan, dtype);
-  for (const auto& [name, e] : error) report(judged(c.row(version, dtype, name), e, allowed.at(name)));
+  const std::map<std::string, double> allowed = model.quantities(got.plan, call.dtype);
+  for (const auto& [name, e] : error) report(judged(c.row(call, name), e, allowed.at(name)));
 }
 
 }  // namespace delta::gpu

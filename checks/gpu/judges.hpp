@@ -6,19 +6,19 @@
 namespace delta::gpu {
 
 /// The answer, judged by the error that this kind of code makes in this precision.
-void judge_outputs(const Case& c, Model& model, std::int32_t version, std::int32_t dtype, const Report& report);
+void judge_outputs(const Case& c, Model& model, const Call& call, const Report& report);
 
 /// The laws that need no reference: answers that must be the same bits.
-void judge_laws(const Case& c, std::int32_t version, std::int32_t dtype, const Report& report);
+void judge_laws(const Case& c, const Call& call, const Report& report);
 
 /// v1: e~, e and S of every token, Lemma 3.1 and the tracking bound on the kernel's own numbers.
-void judge_tokens(const Case& c, Model& model, std::int32_t dtype, const Report& report);
+void judge_tokens(const Case& c, Model& model, const Call& call, const Report& report);
 
 /// v3 and newer: every matrix that the derivation of the chunk form names.
-void judge_chunks(const Case& c, Model& model, std::int32_t version, std::int32_t dtype, const Report& report);
+void judge_chunks(const Case& c, Model& model, const Call& call, const Report& report);
 
 /// v5 and newer: how much closer the kernel is to its schedule than to the exact result.
-void judge_agreement(const Case& c, Model& model, std::int32_t version, std::int32_t dtype, const Report& report);
+void judge_agreement(const Case& c, Model& model, const Call& call, const Report& report);
 
 /// A row judged by an error and what is allowed of it.
 Row judged(Row row, double error, double allowed);

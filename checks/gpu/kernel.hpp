@@ -19,6 +19,9 @@ struct Call {
   unsigned char fill = 0xff;  ///< outputs and workspace hold this byte before (0xff: NaN in every type)
 };
 
+/// The same call, with its intermediates.
+inline Call with_trace(Call call) { return call.trace = true, call; }
+
 /// What came back. A matrix is in `traces` under the name that deltaref_gpu.h gives it, one a chunk slot and head (or a
 /// token and head), row after row.
 struct Answer {

@@ -24,8 +24,8 @@ Problem<double> part(const Problem<double>& whole, Index begin, Index length) {
 
 class Laws {
  public:
-  Laws(const Case& c, std::int32_t version, std::int32_t dtype, const Report& report)
-      : case_(c), call_(c.call(version, dtype)), report_(report), once_(run_on_device(c.rule.info, c.given, call_)) {}
+  Laws(const Case& c, const Call& call, const Report& report)
+      : case_(c), call_(call), report_(report), once_(run_on_device(c.rule.info, c.given, call_)) {}
 
   /// Another way to hand over the same problem changes no bit.
   template <class F> void same_as(const std::string& law, F change) const {
@@ -67,7 +67,7 @@ class Laws {
 
  private:
   void expect(const std::string& law, bool equal) const {
-    Row row = case_.row(call_.version, call_.dtype, law);
+    Row row = case_.row(call_, law);
     row.verdict = equal ? Verdict::passed : Verdict::failed;
     row.ratio = equal ? 0 : INFINITY;
     if (!equal) row.reason = "not the same bits";
@@ -82,17 +82,17 @@ class Laws {
 
 }  // namespace
 
-void judge_laws(const Case& c, std::int32_t version, std::int32_t dtype, const Report& report) {
-  const Laws laws(c, version, dtype, report);
+void judge_laws(const Case& c, const Call& call, const Report& report) {
+  const Laws laws(c, call, report);
   laws.same_as("repeat", [](Call&) {});
   laws.same_as("what memory held before", [](Call& x) { x.fill = 0x3a; });
   laws.same_as("layout of the state", [](Call& x) { x.layout = DELTAREF_STATE_KV; });
   laws.same_as("strides", [](Call& x) { x.padded = true; });
-  if (version == DELTAREF_V4)
+  if (call.version == DELTAREF_V4)
     for (const std::int32_t rows : {16, 32, 64}) laws.same_as("rows a block", [&](Call& x) { x.rows = rows; });
-  if (version == DELTAREF_V5)
-    for (const std::int32_t rows : {64, 128})
-      if (rows <= laws.d_v()) laws.same_as("rows a block", [&](Call& x) { x.rows = rows; });
+  if (call.version == DELTAREF_V5)
+    for (const std::int32_t overlap : {DELTAREF_BEFORE, DELTAREF_BESIDE})
+      laws.same_as("overlap of the stages", [&](Call& x) { x.overlap = overlap; });
   if (!c.shape().offsets.empty())
     laws.sequences_alone();
   else if (c.shape().B == 1)

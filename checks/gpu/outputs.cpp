@@ -13,9 +13,9 @@ Row judged(Row row, double error, double allowed) {
   return row;
 }
 
-void judge_outputs(const Case& c, Model& model, std::int32_t version, std::int32_t dtype, const Report& report) {
-  const Answer got = run_on_device(c.rule.info, c.given, c.call(version, dtype));
-  Row row = c.row(got.plan.version, dtype, "o, state");
+void judge_outputs(const Case& c, Model& model, const Call& call, const Report& report) {
+  const Answer got = run_on_device(c.rule.info, c.given, call);
+  Row row = c.row(call, "o, state");
   const auto without_trust = [&](const std::string& why) {
     row.verdict = Verdict::untrusted, row.ratio = NAN, row.reason = why;
     report(row);
@@ -24,8 +24,8 @@ void judge_outputs(const Case& c, Model& model, std::int32_t version, std::int32
     row.verdict = Verdict::failed, row.ratio = INFINITY, row.reason = "wrote outside its outputs";
     return report(row);
   }
-  if (const std::string why = model.outside(got.plan, dtype); !why.empty()) return without_trust(why);
-  const Expected e = model.outputs(got.plan, dtype);
+  if (const std::string why = model.outside(got.plan, call.dtype); !why.empty()) return without_trust(why);
+  const Expected e = model.outputs(got.plan, call.dtype);
   if (!(std::max(e.o, e.state) < kIllPosed)) return without_trust("ill-posed in this precision");
   const Comparison x = compare(c.exact, got.result, e);
   row.ratio = x.ratio, row.verdict = x.verdict, row.reason = x.reason;

@@ -17,6 +17,7 @@ template <Ring T> Mat<T> operator*(const Pair<T>& A, const Pair<T>& B) {
   return A.small * B.big + A.big * B.small + A.big * B.big;
 }
 
+/// What an expression of matrices evaluates to.
 template <class M> using PlainMat = Mat<typename M::Scalar>;
 
 /// The schedule as an identity: what a product reads is the matrix itself. Exists over any ring.

@@ -21,6 +21,7 @@ inline std::vector<Index> cuts(Index n, Index segments) {
   return at;
 }
 
+/// The chunks, cut there.
 template <Ring T> std::vector<Segment<T>> cut(const std::vector<Prepared<T>>& chunks, Index segments) {
   const std::vector<Index> at = cuts(std::ssize(chunks), segments);
   std::vector<Segment<T>> parts;
