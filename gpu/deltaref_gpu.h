@@ -84,7 +84,6 @@ typedef struct {
   int32_t version;             /**< deltaref_version */
   int32_t qk_l2norm;           /**< 1: q and k are divided by sqrt(|.|^2 + l2norm_eps) first */
   int32_t rows;                /**< rows of S a block owns; 0: chosen. v4: 16, 32, 64; v5: 64, 128. Never changes a bit */
-  int32_t segments;            /**< parts into which v5 cuts a sequence; 0: chosen, 1: not cut */
   int64_t B, T, H, HV;         /**< value head j uses key head j / (HV / H) */
   int64_t d_k, d_v;
   int64_t sequences;           /**< with cu_seqlens: their number N; else ignored, N = B */
@@ -109,7 +108,6 @@ typedef struct {
   int32_t chains;         /**< v5: blocks that carry the S of a head, else 0 */
   int32_t producers;      /**< v5: blocks that prepare a head's chunks, else 0 */
   int32_t clusters;       /**< v5: clusters, which share the heads of all sequences, else 0 */
-  int32_t segments;       /**< v5: parts into which a sequence is cut, else 0 */
   int64_t slots;          /**< chunk slots of the trace and the workspace */
   uint64_t workspace;     /**< bytes of workspace it needs */
   char reason[240];       /**< why this version, and why not a newer one */

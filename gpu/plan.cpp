@@ -121,7 +121,6 @@ std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const 
       out.rows = p.rows ? p.rows : few ? 64 : static_cast<std::int32_t>(p.d_v);
       out.chains = out.producers = static_cast<std::int32_t>(p.d_v / out.rows);
       out.clusters = static_cast<std::int32_t>(std::min(lanes, all / (2 * out.chains)));
-      out.segments = 1;
       out.stages = 4;
       while (hopper_shared(p.d_k, out.rows, out.stages) > device.shared_memory) --out.stages;
       if (out.stages < 2)
@@ -185,7 +184,6 @@ Refusal check(const deltaref_gpu_problem& p) {
   if (!in(p.version, 0, DELTAREF_V5)) return invalid("version: expected 0 (auto) to 5, got " + number(p.version));
   if (p.rows != 0 && p.rows != 16 && p.rows != 32 && p.rows != 64 && p.rows != 128)
     return invalid("rows: expected 0 (chosen), 16, 32, 64 or 128, got " + number(p.rows));
-  if (p.segments < 0) return invalid("segments: expected 0 (chosen) or more, got " + number(p.segments));
   if (p.B < 1 || p.T < 0) return invalid("expected B >= 1 and T >= 0, got B = " + number(p.B) + ", T = " + number(p.T));
   if (p.H < 1 || p.HV < 1 || p.HV % p.H != 0)
     return invalid("HV must be a multiple of H, got H = " + number(p.H) + ", HV = " + number(p.HV));

@@ -148,8 +148,7 @@ Answer run_on_device(const RuleInfo& rule, const Problem<double>& p, const Call&
 
   deltaref_gpu_problem d{};
   d.rule = rule_number(rule), d.dtype = call.dtype, d.gate = call.log_gate ? DELTAREF_LOG_DECAY : DELTAREF_DECAY;
-  d.state_layout = call.layout, d.version = call.version, d.qk_l2norm = call.l2norm, d.rows = call.rows,
-  d.segments = call.segments;
+  d.state_layout = call.layout, d.version = call.version, d.qk_l2norm = call.l2norm, d.rows = call.rows;
   d.B = z.B, d.T = z.T, d.H = z.H, d.HV = z.HV, d.d_k = z.d_k, d.d_v = z.d_v;
   const std::vector<std::int64_t> offsets(z.offsets.begin(), z.offsets.end());
   if (!offsets.empty()) d.cu_seqlens = offsets.data(), d.sequences = static_cast<std::int64_t>(offsets.size()) - 1;

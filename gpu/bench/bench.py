@@ -30,7 +30,7 @@ class Tensor(ctypes.Structure):
 
 class Problem(ctypes.Structure):  # deltaref_gpu_problem
     _fields_ = (
-        [(n, ctypes.c_int32) for n in ("rule", "dtype", "gate", "state_layout", "version", "qk_l2norm", "rows", "segments")]
+        [(n, ctypes.c_int32) for n in ("rule", "dtype", "gate", "state_layout", "version", "qk_l2norm", "rows")]
         + [(n, ctypes.c_int64) for n in ("B", "T", "H", "HV", "d_k", "d_v", "sequences")]
         + [("cu_seqlens", ctypes.c_void_p), ("scale", ctypes.c_double), ("l2norm_eps", ctypes.c_double)]
         + [(n, Tensor) for n in ("q", "k", "v", "o", "g", "beta", "lam")]
@@ -45,7 +45,7 @@ class Device(ctypes.Structure):
 class Plan(ctypes.Structure):
     _fields_ = [("version", ctypes.c_int32), ("chunk", ctypes.c_int32), ("rows", ctypes.c_int32),
                 ("stages", ctypes.c_int32), ("chains", ctypes.c_int32), ("producers", ctypes.c_int32),
-                ("clusters", ctypes.c_int32), ("segments", ctypes.c_int32), ("slots", ctypes.c_int64), ("workspace", ctypes.c_uint64), ("reason", ctypes.c_char * 240)]
+                ("clusters", ctypes.c_int32), ("slots", ctypes.c_int64), ("workspace", ctypes.c_uint64), ("reason", ctypes.c_char * 240)]
 
 
 class Kernels:
@@ -59,7 +59,7 @@ class Kernels:
         if status:
             raise RuntimeError(self.lib.deltaref_gpu_last_error().decode())
 
-    def call(self, x, version=0, rows=0, segments=0):
+    def call(self, x, version=0, rows=0):
         """A function that launches; its result is (o, final state [B, HV, d_v, d_k])."""
         q, k, v = x["q"], x["k"], x["v"]
         B, T, H, d_k = q.shape
@@ -69,7 +69,7 @@ class Kernels:
         S = torch.empty(B, HV, d_v, d_k, dtype=wide, device="cuda")
         o.fill_(float("nan")), S.fill_(float("nan"))
         p = Problem(rule=RULES.index(x["rule"]), dtype={t: d for d, t in TORCH.items()}[q.dtype], gate=0, state_layout=1,
-                    version=version, rows=rows, segments=segments, B=B, T=T, H=H, HV=HV, d_k=d_k, d_v=d_v, scale=x["scale"], q=Tensor.of(q),
+                    version=version, rows=rows, B=B, T=T, H=H, HV=HV, d_k=d_k, d_v=d_v, scale=x["scale"], q=Tensor.of(q),
                     k=Tensor.of(k), v=Tensor.of(v), o=Tensor.of(o), g=Tensor.of(x["g"]), beta=Tensor.of(x["beta"]),
                     lam=Tensor.of(x["lam"]), final_state=S.data_ptr())
         if x["S0"] is not None:
