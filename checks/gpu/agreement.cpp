@@ -11,12 +11,12 @@ constexpr double kTold = 0.5;
 /// Three versions of the same numbers, over chunks and heads: a kernel's, its schedule's, and the exact ones.
 struct Agreement {
   double kernel_to_schedule = 0, exact_to_schedule = 0, exact = 0;  ///< sums of squares
-  double numbers = 0;
+  double roundings = 0;  ///< that decide one number or one row of them
 
-  void add(const Mat<double>& from_kernel, const Mat<double>& from_schedule, const Mat<double>& want) {
+  void add(const Mat<double>& from_kernel, const Mat<double>& from_schedule, const Mat<double>& want, Index rounded) {
     kernel_to_schedule += (from_kernel - from_schedule).squaredNorm();
     exact_to_schedule += (want - from_schedule).squaredNorm();
-    exact += want.squaredNorm(), numbers += static_cast<double>(want.size());
+    exact += want.squaredNorm(), roundings += static_cast<double>(rounded);
   }
 
   double figure() const { return ratio_of(std::sqrt(kernel_to_schedule), std::sqrt(exact_to_schedule)); }
@@ -25,10 +25,11 @@ struct Agreement {
   /// that fall to the other side for it. Two numbers delta apart round to different neighbours with probability
   /// delta / ulp, and are then an ulp apart; a rounding errs by ulp / sqrt(12). So the figure is about
   /// \f[ \sqrt{12\,(sums / u + 4 / n)}, \f]
-  /// sums being delta relative to the numbers, and 4 / n those few of n that flip however small their probability.
+  /// sums being delta relative to the numbers, and 4 / n those few of n that flip however small their probability. A
+  /// number of o has roundings of its own; a row of the state shares those of Z, and with strong gates one token's.
   /// Independent roundings in the same places would make it sqrt(2), a single one in another place about 1/2.
   double expected_figure(double sums, const Format& f) const {
-    return std::sqrt(12 * (sums / f.unit() + 4 / std::max(1.0, numbers)));
+    return std::sqrt(12 * (sums / f.unit() + 4 / std::max(1.0, roundings)));
   }
 
   Row judged(Row row, double sums, const Format& f) const {
@@ -55,7 +56,8 @@ void judge_agreement(const Case& c, Model& model, const Call& call, const Report
       const Head<double> head = c.head(n, h);
       const Output<double>& own = got.result[static_cast<std::size_t>(n * z.HV + h)];
       const Output<double> schedule = hopper(head, round), exact = hopper(head, Exact{});
-      all_o.add(own.O, schedule.O, exact.O), all_states.add(own.S, schedule.S, exact.S);
+      all_o.add(own.O, schedule.O, exact.O, own.O.size());
+      all_states.add(own.S, schedule.S, exact.S, z.d_v);
 
       // Each chunk from the kernel's own state: one flipped rounding of a state moves all that follows, and after a few
       // chunks a kernel is as far from its schedule as from the exact result.
@@ -65,8 +67,9 @@ void judge_agreement(const Case& c, Model& model, const Call& call, const Report
         const Mat<double> S_next = states.middleRows(begin / got.plan.chunk * z.d_v, z.d_v);
         const Prepared<double> p = prepare(head, begin, {}, round), e = prepare(head, begin, {}, Exact{});
         const Mat<double> Z = corrections(S, p, p.V, round), Z_exact = corrections(S, e, e.V, Exact{});
-        o.add(own.O.middleRows(begin, p.Q.rows()), outputs(S, p, Z, round), outputs(S, e, Z_exact, Exact{}));
-        state.add(S_next, next_state(S, p, Z, round), next_state(S, e, Z_exact, Exact{}));
+        o.add(own.O.middleRows(begin, p.Q.rows()), outputs(S, p, Z, round), outputs(S, e, Z_exact, Exact{}),
+              p.Q.rows() * z.d_v);
+        state.add(S_next, next_state(S, p, Z, round), next_state(S, e, Z_exact, Exact{}), z.d_v);
         S = S_next;
       }
     }
