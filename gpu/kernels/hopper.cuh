@@ -13,17 +13,18 @@
 
 namespace delta::gpu {
 
+/// What one lane of a converged warp does. Predicated and not branched around, its operands stay in uniform registers.
+#define DELTA_ONE_LANE(instruction) "{\n.reg .pred one;\nelect.sync _|one, 0xffffffff;\n@one " instruction ";\n}\n"
+
 // ---------------------------------------------------------------- barriers
 
 __device__ inline void init_barrier(std::uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-/// What one lane of a converged warp does. Predicated and not branched around, its operands stay in uniform registers.
-#define DELTA_ONE_LANE(instruction) "{\n.reg .pred one;\nelect.sync _|one, 0xffffffff;\n@one " instruction "}\n"
-
 /// So many more bytes will be brought by the copy engine before the phase completes.
 __device__ inline void expect_bytes(std::uint32_t barrier, int bytes) {
-  asm volatile(DELTA_ONE_LANE("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;\n") ::"r"(barrier), "r"(bytes) : "memory");
+  asm volatile(DELTA_ONE_LANE("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1")::"r"(barrier), "r"(bytes)
+               : "memory");
 }
 __device__ inline void arrive(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(barrier) : "memory");
@@ -59,11 +60,13 @@ __device__ inline std::uint32_t in_block(unsigned rank, std::uint32_t address) {
 }
 /// Arrives at a barrier of another block.
 __device__ inline void arrive_there(std::uint32_t barrier) {
-  asm volatile(DELTA_ONE_LANE("mbarrier.arrive.shared::cluster.b64 _, [%0];\n") ::"r"(barrier) : "memory");
+  asm volatile(DELTA_ONE_LANE("mbarrier.arrive.shared::cluster.b64 _, [%0]")::"r"(barrier) : "memory");
 }
 /// Copies bytes of this block's shared memory to another block's, whose barrier counts them.
 __device__ inline void send_bytes(std::uint32_t to, std::uint32_t from, int bytes, std::uint32_t barrier) {
-  asm volatile(DELTA_ONE_LANE("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n") ::"r"(to),
+  asm volatile(
+      DELTA_ONE_LANE(
+          "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3]")::"r"(to),
       "r"(from), "r"(bytes), "r"(barrier)
       : "memory");
 }
@@ -76,11 +79,13 @@ __device__ inline void fence_shared() { asm volatile("fence.proxy.async.shared::
 /// 64 tokens x 64 channels of one head, from that token on, as a swizzled tile of 8 KB; zeros beyond the tensor.
 __device__ inline void load_tile(std::uint32_t to, const CUtensorMap& map, int channel, int head, int token, int batch,
                                  std::uint32_t barrier) {
-  asm volatile(DELTA_ONE_LANE("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
-      "[%2];\n") ::"r"(to),
+  asm volatile(
+      DELTA_ONE_LANE("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+                     "{%3, %4, %5, %6}], [%2]")::"r"(to),
       "l"(&map), "r"(barrier), "r"(channel), "r"(head), "r"(token), "r"(batch)
       : "memory");
 }
+
 // ---------------------------------------------------------------- products
 
 /// Where tiles lie, as descriptors count: in 16 bytes, and without the bits that name a block of a cluster. The same in
@@ -130,7 +135,8 @@ template <int N> __device__ inline void pin(std::uint32_t (&x)[N]) {
   ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50," \
   "%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 
-/// D (+)= A B with A in registers, for N = 32, 64 and 128 columns; ALONG_N: B's rows lie along n.
+/// D (+)= A B with A in registers: `multiply` for 64 columns, `multiply_along_n` for 64 and 128 where B's rows lie
+/// along n. LIST names the accumulators, then come the operands' places in the list.
 #define DELTA_PRODUCT(NAME, REGISTERS, N, LIST, OPERANDS, A0, A1, A2, A3, B, ADD, ALONG_N)                          \
   template <class In>                                                                                               \
   __device__ inline void NAME(float(&d)[REGISTERS], const std::uint32_t* a, std::uint64_t b, int add = 1) {         \
@@ -147,7 +153,6 @@ template <int N> __device__ inline void pin(std::uint32_t (&x)[N]) {
   }
 #define DELTA_D32 DELTA_D16(0), DELTA_D16(16)
 #define DELTA_D64 DELTA_D32, DELTA_D16(32), DELTA_D16(48)
-DELTA_PRODUCT(multiply, 16, "32", DELTA_N16, DELTA_D16(0), "%16", "%17", "%18", "%19", "%20", "%21", "0")
 DELTA_PRODUCT(multiply, 32, "64", DELTA_N32, DELTA_D32, "%32", "%33", "%34", "%35", "%36", "%37", "0")
 DELTA_PRODUCT(multiply_along_n, 32, "64", DELTA_N32, DELTA_D32, "%32", "%33", "%34", "%35", "%36", "%37", "1")
 DELTA_PRODUCT(multiply_along_n, 64, "128", DELTA_N64, DELTA_D64, "%64", "%65", "%66", "%67", "%68", "%69", "1")
@@ -197,7 +202,7 @@ template <class In> __device__ inline std::uint32_t rest(std::uint32_t rounded, 
   const float2 x = unpack<In>(rounded);
   return pack<In>(low - x.x, high - x.y);
 }
-/// The thread's number in its block, asked for where it is used.
+/// The thread's number in its block, asked for where it is used: what follows from it is then not kept in registers.
 __device__ inline unsigned own_thread() {
   unsigned thread;
   asm volatile("mov.u32 %0, %%tid.x;\n" : "=r"(thread));

@@ -5,8 +5,7 @@
 //             global memory; the token's q, k, x and decays are in shared memory. Nothing is reused, nothing is clever.
 // Prediction  each token reads and writes S twice through the caches: 4 d_k numbers a row and token.
 // Gained      where the others are measured from: 10 us a token on an H200, for any number of heads up to 64, for the
-// chain
-//             of dependent accesses is all there is; (8, 2048, 16) takes 21 ms.
+//             chain of dependent accesses is all there is; (8, 2048, 16) takes 21 ms.
 #include "gpu/kernels/launch.hpp"
 
 namespace delta::gpu {

@@ -6,9 +6,8 @@
 // Prediction  v1 spends its time on 4 d_k cache accesses a row and token; none is left, so a token costs its two sums
 //             (five shuffles each) and its arithmetic, about 0.3 us, and T = 1 (decoding) is a copy of the state.
 // Gained      (1, 8192, 16) on an H200: 15 ms where v1 takes 82, 1.9 us a token: what is loaded ahead is converted
-// where it
-//             is loaded, and that waits for it. Decoding, (256, 1, 32): 0.56 ms with numbers moved one by one, 0.43
-//             four at a time.
+//             where it is loaded, and that waits for it. Decoding, (256, 1, 32): 0.56 ms with numbers moved one by one,
+//             0.43 four at a time.
 #include "gpu/kernels/launch.hpp"
 
 namespace delta::gpu {

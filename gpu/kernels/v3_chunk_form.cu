@@ -6,8 +6,7 @@
 // Prediction  C tokens share each read of S, and only T / C steps are serial; on plain fp32 units the products cost
 //             more arithmetic than the recurrence, so it should lose to v2 until the products leave those units.
 // Gained      nothing, as predicted: on an H200 (1, 8192, 16) takes 15 ms as with v2, (1, 8192, 64) 29 ms where v2
-// takes 16.
-//             It is the formula, and v4 and v5 are compared with it line by line.
+//             takes 16. It is the formula, and v4 and v5 are compared with it line by line.
 #include "gpu/kernels/launch.hpp"
 
 namespace delta::gpu {

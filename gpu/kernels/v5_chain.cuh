@@ -17,8 +17,8 @@ __device__ inline void store_if(bool there, void* to, const uint4& x) {
 template <class In, int D>
 __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& shape, unsigned char* memory,
                             unsigned cluster, int first) {
-  using Memory = ChainMemory5<D>;
-  using Producer = TeamMemory<D>;
+  using Memory = ChainShared<D>;
+  using Producer = TeamShared<D>;
   const int lane = threadIdx.x % 32, values = shape.warpgroups * 8192;
   const std::uint32_t at = shared_address(memory), tail = at + Memory::kTail;
   Ring ring;
@@ -69,13 +69,13 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
 /// The warp that tells a clerk that what it sent has arrived. The stage is not free before it has.
 template <int D>
 __device__ void acknowledge(const Arguments& a, const Shape& shape, unsigned char* memory, unsigned cluster) {
-  using Memory = ChainMemory5<D>;
+  using Memory = ChainShared<D>;
   const std::uint32_t at = shared_address(memory);
   Ring ring;
   for (Walk x(a, shape, cluster, 0); x.more(); x.advance(1), ring.next(shape.depth)) {
     const Preparer by(shape, x.item);
     wait(at + Memory::kFull + 8 * ring.stage, ring.round & 1);
-    arrive_there(in_block(by.block, at + TeamMemory<D>::barriers(by.team) + TeamMemory<D>::kLanded));
+    arrive_there(in_block(by.block, at + TeamShared<D>::barriers(by.team) + TeamShared<D>::kLanded));
     if (threadIdx.x % 32 == 0) arrive(at + Memory::kFree + 8 * ring.stage);
     __syncwarp();
   }
@@ -90,7 +90,7 @@ __device__ void acknowledge(const Arguments& a, const Shape& shape, unsigned cha
 template <class In, int D, bool Trace>
 __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned char* memory, unsigned cluster, int group,
                             int first) {
-  using Memory = ChainMemory5<D>;
+  using Memory = ChainShared<D>;
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int g = lane / 4, t = lane % 4, matrix = lane / 8, r = lane % 8;
   const std::uint32_t at = shared_address(memory);
@@ -160,8 +160,7 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
       float write[16], gamma, unused;
       load_pair(gamma, unused, factors + 2 * kChunk * 4);
 #pragma unroll
-      for (int j = 0; j < 8; ++j)
-        load_pair(write[2 * j], write[2 * j + 1], factors + 4 * (kChunk + 8 * j + 2 * t));
+      for (int j = 0; j < 8; ++j) load_pair(write[2 * j], write[2 * j + 1], factors + 4 * (kChunk + 8 * j + 2 * t));
       pin(write);
       wait_products<1>();
       pin(Z);
@@ -224,8 +223,8 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
     if (a.final_state)
 #pragma unroll
       for (int e = 0; e < D / 2; ++e)
-        static_cast<float*>(a.final_state)[a.state_index(state, channel + g + e / 2 % 2 * 8,
-                                                         e / 4 * 8 + 2 * t + e % 2)] = S[e];
+        static_cast<float*>(
+            a.final_state)[a.state_index(state, channel + g + e / 2 % 2 * 8, e / 4 * 8 + 2 * t + e % 2)] = S[e];
   }
 }
 

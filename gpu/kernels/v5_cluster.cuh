@@ -4,15 +4,17 @@
 // A chain carries 64 or 128 rows of S along the chunks of a sequence; a producer prepares, three chunks at a time, what
 // the state does not enter. All walk over the same chunks in the same order. For every chunk
 //   a chain's filler   finds a stage free, asks the copy engine for Q, K and V, and opens the stage to the producer
-//   a producer's clerk fetches K and Q for its team, and sends what that makes of them into the open stage: W and T, then
-//                      P and the factors
-//   the chain          uses the stage as soon as all of it is there, and tells the clerk that it is
+//   a producer's clerk fetches K and Q for its team, and sends what the team makes of them into the open stage: W
+//                      and T, then P and the factors
+//   the chain          uses the stage as soon as all of it is there; one of its warps tells the clerk that it is
 // A stage is opened in two halves, for what a chunk needs first (W, T, Q, V) is used up before the rest.
 #pragma once
 #include "gpu/kernels/hopper.cuh"
 #include "gpu/plan.hpp"
 
 namespace delta::gpu {
+
+constexpr int kTeams = 3;  ///< of a producer: warpgroups that prepare a chunk each
 
 /// Where the copy engine finds q, k and v.
 struct Maps {
@@ -32,8 +34,10 @@ struct Factors {
   float gamma[4];        ///< gamma_C, the decay of the whole chunk
 };
 
-/// Shared memory of a chain. Tiles start at whole KB, for their pieces are exchanged by address.
-template <int D> struct ChainMemory5 {
+/// Shared memory of a chain. Tiles start at whole KB, for their pieces are exchanged by address. The barriers of a
+/// stage say that all of it is there (full), that W, T, Q and V are used up (used), that all of it is (free); tail:
+/// what has rows beyond a sequence's end has come and can be cleared.
+template <int D> struct ChainShared {
   static constexpr int kMaxDepth = 4;
   static constexpr int kFull = 0, kUsed = 8 * kMaxDepth, kFree = 16 * kMaxDepth, kTail = 24 * kMaxDepth;
   static constexpr int kFactors = 128, kTurn = 2560, kWarpTurn = kChunk * 32;
@@ -42,18 +46,21 @@ template <int D> struct ChainMemory5 {
   static_assert(kFactors + kMaxDepth * sizeof(Factors) <= kTurn && kTail + 8 <= kFactors);
 
   __host__ __device__ static constexpr int stage(int warpgroups) { return kValue + warpgroups * 8192; }
-  __host__ __device__ static constexpr int stages(int warpgroups) { return (kTurn + 4 * warpgroups * kWarpTurn + 1023) / 1024 * 1024; }
+  __host__ __device__ static constexpr int stages(int warpgroups) {
+    return (kTurn + 4 * warpgroups * kWarpTurn + 1023) / 1024 * 1024;
+  }
   __host__ __device__ static constexpr int bytes(int warpgroups, int depth) {
     return stages(warpgroups) + depth * stage(warpgroups);
   }
 };
 
-/// Shared memory of a producer: the barriers of its teams, then each team's own.
-///   loaded    K, Q and the numbers of a chunk are there        opened, rest_opened  so is room for it in the chains
-///   emptied   the team needs them no more                      landed               the chains have what was sent
-///   done      W, T and P are there                             reusable             what was sent may be overwritten
-template <int D> struct TeamMemory {
-  static constexpr int kTeams = 3, kFirst = 1024;
+/// Shared memory of a producer: the barriers of its teams, then each team's own. The barriers say that
+///   loaded, emptied      K, Q and the numbers of a chunk are there; the team needs them no more
+///   done, reusable       W, T and P are there; they may be overwritten
+///   opened, rest_opened  all chains have room for W and T; for P and the factors
+///   landed               all chains have received them
+template <int D> struct TeamShared {
+  static constexpr int kFirst = 1024;
   static constexpr int kLoaded = 0, kEmptied = 8, kDone = 16, kReusable = 24, kOpened = 32, kRestOpened = 40,
                        kLanded = 48, kBarriers = 64;
   static constexpr int kKeys = D / 64 * 8192, kKey = 0, kQuery = kKeys, kW = 2 * kKeys, kP = 3 * kKeys;
@@ -71,8 +78,8 @@ template <int D> struct TeamMemory {
 struct Walk {
   const Arguments& a;
   const Shape& shape;
-  unsigned lane, item;         ///< item: chunks met before this one
-  int chunk, chunks = 0;       ///< of the lane's sequence
+  unsigned lane, item;    ///< item: chunks met before this one
+  int chunk, chunks = 0;  ///< of the lane's sequence
   int head = 0, batch = 0, begin = 0, length = 0;
   unsigned n = 0;
 
@@ -100,7 +107,7 @@ struct Walk {
     chunk -= chunks, lane += shape.clusters;
     find();
   }
-  __device__ int token() const { return begin + chunk * kChunk; }                      ///< of the chunk's first row
+  __device__ int token() const { return begin + chunk * kChunk; }                     ///< of the chunk's first row
   __device__ int count() const { return min(length - kChunk * chunk, int{kChunk}); }  ///< tokens of the chunk
 };
 
@@ -110,7 +117,7 @@ struct Preparer {
   int team;
   __device__ Preparer(const Shape& shape, unsigned item)
       : block(static_cast<unsigned>(shape.chains + static_cast<int>(item) % shape.producers)),
-        team(static_cast<int>(item) / shape.producers % 3) {}
+        team(static_cast<int>(item) / shape.producers % kTeams) {}
 };
 
 /// Where a role is in a ring of stages: which one, and how often it came round.

@@ -21,14 +21,6 @@ template <class In> __device__ inline Pair split(const float (&left)[4], const f
   rest_of_operand<In>(p.small, left, right);
   return p;
 }
-__device__ inline void sum_of(float (&left)[4], float (&right)[4], const Pair& p) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float2 big = unpack<__nv_bfloat16>(p.big[i]), small = unpack<__nv_bfloat16>(p.small[i]);
-    float* const to = (i < 2 ? left : right) + i % 2 * 2;
-    to[0] = big.x + small.x, to[1] = big.y + small.y;
-  }
-}
 /// Blocks travel as four 8 x 8 matrices of 128 bytes, then four of the rests; a lane gives the address of one row.
 __device__ inline void put_block(std::uint32_t to, const Pair& p) {
   const std::uint32_t row = to + threadIdx.x % 32 * 16;
@@ -52,7 +44,7 @@ struct Numbers {
   float read_key[kChunk];              ///< -beta_j gamma_j c: the columns of A times these give W from K
   float read_query[kChunk];            ///< -beta_j gamma_j lambda_j: and from Q
   float key_norm[kChunk], query_norm[kChunk];
-  float columns[4][kChunk];            ///< of each warp: the decay from a token to its first
+  float columns[4][kChunk];  ///< of each warp: the decay from a token to its first
 
   /// The decay from token j to token i.
   __device__ float decay(int i, int j) const { return power_of_two((high[i] - high[j]) + (low[i] - low[j])); }
@@ -66,17 +58,19 @@ __device__ inline std::int64_t place(const Arguments& a, const Walk& x) {
 /// A team of four warps prepares a chunk. With G_i the sum of log decays up to token i,
 /// \f[ L_g = \mathrm{sl}(B (H \odot X K^\top)), \quad A = (I + L_g)^{-1}, \quad T = A B, \quad W = T D_\gamma X, \quad
 ///     P = \mathrm{scale}\,(H \odot Q K^\top), \f]
-/// so that Z = T V - W S^T and O = scale D_gamma Q S^T + P Z is all that is left for the chain. X = c K + diag(lambda) Q
-/// is never formed: X K^T and W are sums of what K and what Q give.
+/// so that Z = T V - W S^T and O = scale D_gamma Q S^T + P Z is all that is left for the chain. X = c K + diag(lambda)
+/// Q is never formed: X K^T and W are sums of what K and what Q give.
+///
 /// A warp has the rows 16 w .. 16 w + 15 of everything in registers, from the products to A, which is the left operand
 /// of W. Norms of q and k are factors of rows and columns: nothing is rounded for them.
+///
 /// \formula{F37} \formula{F38} \formula{F83}
 template <class In, int D, bool Lambda, bool Trace> struct Team {
-  using Memory = TeamMemory<D>;
+  using Memory = TeamShared<D>;
   const Arguments& a;
   unsigned char* const block;  ///< shared memory of the block
   const int id;                ///< of the team
-  const unsigned turn;       ///< how many chunks it prepared before this one
+  const unsigned turn;         ///< how many chunks it prepared before this one
 
   // Made anew for every chunk: addresses that live longer than a chunk would cost registers that are not there.
   const unsigned thread = own_thread() % 128, warp = __shfl_sync(0xffffffffu, thread / 32, 0), lane = thread % 32;
@@ -128,7 +122,8 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     float2 G[2];  // of the lane's rows: rounded, and the rest
     struct Row {
       float output, key, query;
-    } row[2], late[2];  // what multiplies the scores of a row, and the same times the decay from the block's first token
+    };
+    Row row[2], late[2];  // what multiplies a row of scores; and that times the decay from the block's first token
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int i = first + g + 8 * h;
@@ -166,15 +161,18 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     }
     float2 high[2], low[2];
 #pragma unroll
-    for (int m = 0; m < 2; ++m) high[m] = two(of.high + first + 8 * m + 2 * t), low[m] = two(of.low + first + 8 * m + 2 * t);
+    for (int m = 0; m < 2; ++m)
+      high[m] = two(of.high + first + 8 * m + 2 * t), low[m] = two(of.low + first + 8 * m + 2 * t);
     float P[8], L[8];
     std::uint32_t packed[4];
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       const int h = e / 2 % 2, m = e / 4, i = g + 8 * h, j = 8 * m + 2 * t + e % 2;
-      const float H = power_of_two((G[h].x - (e % 2 ? high[m].y : high[m].x)) + (G[h].y - (e % 2 ? low[m].y : low[m].x)));
-      scores(P[e], L[e], j <= i ? H : 0, row[h], own_key[e], own_query[e]);
-      if (j == i) L[e] = 0;
+      const float H =
+          power_of_two((G[h].x - (e % 2 ? high[m].y : high[m].x)) + (G[h].y - (e % 2 ? low[m].y : low[m].x)));
+      scores(P[e], L[e], H, row[h], own_key[e], own_query[e]);
+      if (j > i) P[e] = 0;
+      if (j >= i) L[e] = 0;
     }
 #pragma unroll
     for (int e = 0; e < 8; e += 2) {
@@ -199,8 +197,8 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     *reinterpret_cast<float2*>(to + g * 16 + 2 * t) = make_float2(sign * sum.x, sign * sum.y);
     __syncwarp();
   }
-  /// A = (I + L)^{-1} of the diagonal block in place, fp32. Its two diagonal 8 x 8 blocks by forward substitution, a lane
-  /// a column; then A_10 = -A_11 (L_10 A_00), by way of the upper right block, which is zero before and after.
+  /// A = (I + L)^{-1} of the diagonal block in place, fp32. Its two diagonal 8 x 8 blocks by forward substitution, a
+  /// lane a column; then A_10 = -A_11 (L_10 A_00), by way of the upper right block, which is zero before and after.
   __device__ void substitute(float* L) const {
     const unsigned c = lane % 8;
     float* const own = L + lane / 8 % 2 * 8 * 17;
@@ -225,8 +223,8 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
 
   /// What is made of A, as left operands. W = T D_gamma X takes A as a pair of numbers, so that W is rounded once.
   struct Products {
-    std::uint32_t T[4][4];            ///< A B, rounded
-    Pair key[4], query[Lambda ? 4 : 1];  ///< A D_a and A D_b, of which -W = A D_a K + A D_b Q
+    std::uint32_t T[4][4];               ///< A B, rounded
+    Pair key[4], query[Lambda ? 4 : 1];  ///< A D_a and A D_b: -W = A D_a K + A D_b Q
   };
   /// The columns of a block of A multiplied by the numbers of their tokens.
   __device__ void scale_columns(float (&left)[4], float (&right)[4], const float (&l)[4], const float (&r)[4],
@@ -370,8 +368,8 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     if (thread == 0) arrive(barriers + Memory::kDone);
   }
 
-  /// Writes the lane's numbers of the block of a [C, C] matrix that begins at column j0 of the warp's rows; zeros without
-  /// them.
+  /// Writes the lane's numbers of the block of a [C, C] matrix that begins at column j0 of the warp's rows; zeros
+  /// without them.
   __device__ void trace_block(void* to, const Walk& x, int j0, const float* numbers) const {
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
@@ -381,14 +379,13 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   }
 };
 
-/// A warpgroup that prepares: every third of the chunks that are the block's.
+/// A warpgroup that prepares: of the chunks that are the block's, every third.
 /// \param producer  the block's number among those that prepare
 template <class In, int D, bool Lambda, bool Trace>
-__device__ void work(const Arguments& a, const Shape& shape, unsigned char* memory, unsigned cluster, int producer,
-                     int team) {
+__device__ void prepare_chunks(const Arguments& a, const Shape& shape, unsigned char* memory, unsigned cluster,
+                               int producer, int team) {
   unsigned number = 0;
-  for (Walk x(a, shape, cluster, producer + shape.producers * team); x.more();
-       x.advance(shape.producers * TeamMemory<D>::kTeams))
+  for (Walk x(a, shape, cluster, producer + shape.producers * team); x.more(); x.advance(shape.producers * kTeams))
     Team<In, D, Lambda, Trace>{a, memory, team, number++}.prepare(x);
 }
 
@@ -398,7 +395,7 @@ __device__ void work(const Arguments& a, const Shape& shape, unsigned char* memo
 template <int D>
 __device__ inline void fetch(const Arguments& a, const Maps& maps, const Walk& x, std::uint32_t to,
                              std::uint32_t loaded) {
-  using Memory = TeamMemory<D>;
+  using Memory = TeamShared<D>;
   expect_bytes(loaded, 2 * Memory::kKeys);
 #pragma unroll 1
   for (int h = 0; h < D / 64; ++h) {
@@ -412,8 +409,8 @@ __device__ inline void fetch(const Arguments& a, const Maps& maps, const Walk& x
 template <int D>
 __device__ inline void send(const Shape& shape, std::uint32_t block, std::uint32_t from, std::uint32_t barriers,
                             unsigned item, unsigned number) {
-  using Memory = TeamMemory<D>;
-  using Chain = ChainMemory5<D>;
+  using Memory = TeamShared<D>;
+  using Chain = ChainShared<D>;
   const int stage = static_cast<int>(item % static_cast<unsigned>(shape.depth));
   const std::uint32_t full = block + Chain::kFull + 8 * stage;
   const std::uint32_t to = block + Chain::stages(shape.warpgroups) + stage * Chain::stage(shape.warpgroups);
@@ -482,7 +479,7 @@ __device__ inline void take_numbers(const Arguments& a, const Walk& x, Numbers& 
 template <int D, bool Trace>
 __device__ void keep_supplied(const Arguments& a, const Maps& maps, const Shape& shape, unsigned char* block,
                               unsigned cluster, int producer, int team) {
-  using Memory = TeamMemory<D>;
+  using Memory = TeamShared<D>;
   const int lane = threadIdx.x % 32;
   unsigned char* const memory = block + Memory::memory(team);
   const std::uint32_t block_at = shared_address(block), at = shared_address(memory),
@@ -494,8 +491,7 @@ __device__ void keep_supplied(const Arguments& a, const Maps& maps, const Shape&
     wait(barriers + Memory::kLanded, (number - 1) & 1);
     if (lane == 0) arrive(barriers + Memory::kReusable);
   };
-  for (Walk x(a, shape, cluster, producer + shape.producers * team); x.more();
-       x.advance(shape.producers * Memory::kTeams)) {
+  for (Walk x(a, shape, cluster, producer + shape.producers * team); x.more(); x.advance(shape.producers * kTeams)) {
     take_numbers<Trace>(a, x, reinterpret_cast<Numbers*>(memory + Memory::kNumbers)[number & 1],
                         reinterpret_cast<Factors*>(memory + Memory::kFactors)[number & 1]);
     fence_shared();  // the factors are sent by the copy engine
