@@ -11,6 +11,7 @@ import math
 import statistics
 import subprocess
 import sys
+import time
 
 import torch
 
@@ -189,6 +190,18 @@ def milliseconds(f, repeats=15, graph=True):
     return statistics.median(times)
 
 
+def host_milliseconds(f, repeats=200):
+    """The whole call from the host, until its result is there, median."""
+    times = []
+    for _ in range(repeats):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        f()
+        torch.cuda.synchronize()
+        times.append(1e3 * (time.perf_counter() - start))
+    return statistics.median(times)
+
+
 def error(got, want):
     got, want = got.double(), want.double()
     return ((got - want).norm() / want.norm()).item() if torch.isfinite(got).all() else math.inf
@@ -253,9 +266,9 @@ def timings(kernels, heads, quick, done):
             print("peer", name, type(e).__name__, str(e)[:200], file=sys.stderr)
         return into
 
-    def row(op, shape, version, x, peers, what="forward", repeats=15):
+    def row(op, shape, version, x, peers, what="forward", repeats=15, clock=milliseconds):
         B, T, H = shape
-        ms = milliseconds(kernels.call(x, version), repeats)
+        ms = clock(kernels.call(x, version), repeats)
         rows.append({"op": op, "pass": what, "B": B, "T": T, "H": H, "HV": H, "d_k": 128, "d_v": 128, "dtype": "bf16",
                      "kernel": f"v{version}", "ms": ms, "peers": peers})
         print(f"{op:12} {what:8} {str(shape):16} v{version} {ms:9.4f} ms  " +
@@ -297,6 +310,11 @@ def timings(kernels, heads, quick, done):
             peers = fla(x, shape) if shape[2] == 16 else {}
             for version in (4,) if rule == "kda" else range(4, newest + 1):
                 row(rule, shape, version, x, peers)
+    for T in (1 << 14, 1 << 16, 1 << 18, 1 << 20):  # time per token must not grow with the sequence
+        row("gated_delta", (1, T, 2), newest, inputs("gated_delta", 1, T, 2, 2, 128, 128), {}, "long", repeats=5)
+    short = inputs("gated_delta", 1, 128, 16, 16, 128, 128)
+    device = {"on the device": milliseconds(kernels.call(short, newest))}
+    row("gated_delta", (1, 128, 16), newest, short, device, "host", repeats=200, clock=host_milliseconds)
 
 
 def main():
