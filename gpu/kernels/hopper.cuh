@@ -9,6 +9,8 @@
 #pragma once
 #include <cuda.h>
 
+#include <type_traits>
+
 #include "gpu/kernels/mma.cuh"
 
 namespace delta::gpu {
@@ -58,7 +60,8 @@ __device__ inline std::uint32_t in_block(unsigned rank, std::uint32_t address) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;\n" : "=r"(there) : "r"(address), "r"(rank));
   return there;
 }
-/// Arrives at a barrier of another block.
+/// Arrives at a barrier of another block. In the scope of a block, for it hands over room and no data: the scope of a
+/// cluster costs a fence for all of memory.
 __device__ inline void arrive_there(std::uint32_t barrier) {
   asm volatile(DELTA_ONE_LANE("mbarrier.arrive.shared::cluster.b64 _, [%0]")::"r"(barrier) : "memory");
 }
@@ -196,11 +199,6 @@ __device__ inline void store_matrices_transposed(std::uint32_t address, const st
 /// Two numbers from shared memory, asked for in this place of the program.
 __device__ inline void load_pair(float& x, float& y, std::uint32_t address) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];\n" : "=f"(x), "=f"(y) : "r"(address) : "memory");
-}
-/// What rounding two numbers to a packed pair leaves out, rounded and packed.
-template <class In> __device__ inline std::uint32_t rest(std::uint32_t rounded, float low, float high) {
-  const float2 x = unpack<In>(rounded);
-  return pack<In>(low - x.x, high - x.y);
 }
 /// The thread's number in its block, asked for where it is used: what follows from it is then not kept in registers.
 __device__ inline unsigned own_thread() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warp-level instructions of v4, and how a 16-bit tile lies in shared memory. sm_80 and newer.
+// The warp-level instructions of v4 and v5, and how a 16-bit tile lies in shared memory. sm_80 and newer.
 //
 // mma m16n8k16: D [16 x 8] += A [16 x 16] B [16 x 8], with g = lane / 4 and t = lane % 4
 //   accumulator  c0 c1 = D(g, 2t), D(g, 2t+1)      c2 c3 = D(g + 8, 2t), D(g + 8, 2t+1)
@@ -21,8 +21,8 @@ template <> __device__ inline std::uint32_t pack<__half>(float low, float high) 
   return reinterpret_cast<const std::uint32_t&>(x);
 }
 template <class In> __device__ inline float2 unpack(std::uint32_t x);
-template <> __device__ inline float2 unpack<__nv_bfloat16>(std::uint32_t x) {
-  return __bfloat1622float2(reinterpret_cast<const __nv_bfloat162&>(x));
+template <> __device__ inline float2 unpack<__nv_bfloat16>(std::uint32_t x) {  // a bf16 is the upper half of an fp32
+  return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u));
 }
 template <> __device__ inline float2 unpack<__half>(std::uint32_t x) {
   return __half22float2(reinterpret_cast<const __half2&>(x));

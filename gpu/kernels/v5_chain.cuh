@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The chain of v5: 64 rows of S a warpgroup, in registers from the first chunk of a sequence to the last.
 #pragma once
+#include <cstddef>
+
 #include "gpu/kernels/v5_cluster.cuh"
 
 namespace delta::gpu {
@@ -100,9 +102,9 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
   const int channel = first + 16 * warp;  // of the warp's first row
 
   Ring ring;
-  for (unsigned lane_ = cluster; lane_ < shape.lanes; lane_ += shape.clusters) {
-    const std::int64_t n = lane_ / static_cast<unsigned>(a.HV);
-    const int head = static_cast<int>(lane_ % static_cast<unsigned>(a.HV));
+  for (unsigned pair = cluster; pair < shape.lanes; pair += shape.clusters) {
+    const std::int64_t n = pair / static_cast<unsigned>(a.HV);
+    const int head = static_cast<int>(pair % static_cast<unsigned>(a.HV));
     const Sequence s = a.sequence(n);
     const int chunks = static_cast<int>((s.length + kChunk - 1) / kChunk);
     const std::int64_t slot = first_slot(a, n, kChunk), state = n * a.HV + head;
@@ -158,9 +160,10 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
       commit_products();
       store_output(c > 0);
       float write[16], gamma, unused;
-      load_pair(gamma, unused, factors + 2 * kChunk * 4);
+      load_pair(gamma, unused, factors + offsetof(Factors, gamma));
 #pragma unroll
-      for (int j = 0; j < 8; ++j) load_pair(write[2 * j], write[2 * j + 1], factors + 4 * (kChunk + 8 * j + 2 * t));
+      for (int j = 0; j < 8; ++j)
+        load_pair(write[2 * j], write[2 * j + 1], factors + offsetof(Factors, write) + 4 * (8 * j + 2 * t));
       pin(write);
       wait_products<1>();
       pin(Z);

@@ -34,6 +34,19 @@ struct Factors {
   float gamma[4];        ///< gamma_C, the decay of the whole chunk
 };
 
+/// The numbers of the tokens of a chunk that a producer needs; with norms, those of q and k are part of them.
+struct Numbers {
+  float high[kChunk], low[kChunk];     ///< G_i, the sum of log decays, in powers of two: rounded, and the rest
+  float beta[kChunk], lambda[kChunk];  ///< 0 beyond the end
+  float read_key[kChunk];              ///< -beta_j gamma_j c: the columns of A times these give W from K
+  float read_query[kChunk];            ///< -beta_j gamma_j lambda_j: and from Q
+  float key_norm[kChunk], query_norm[kChunk];
+  float columns[4][kChunk];  ///< of each warp: the decay from a token to its first
+
+  /// The decay from token j to token i.
+  __device__ float decay(int i, int j) const { return power_of_two((high[i] - high[j]) + (low[i] - low[j])); }
+};
+
 /// Shared memory of a chain. Tiles start at whole KB, for their pieces are exchanged by address. The barriers of a
 /// stage say that all of it is there (full), that W, T, Q and V are used up (used), that all of it is (free); tail:
 /// what has rows beyond a sequence's end has come and can be cleared.
@@ -59,6 +72,8 @@ template <int D> struct ChainShared {
 ///   done, reusable       W, T and P are there; they may be overwritten
 ///   opened, rest_opened  all chains have room for W and T; for P and the factors
 ///   landed               all chains have received them
+/// A team has one phase of each at a time. So a chain must not open a stage for a team's next chunk before it has used
+/// the last: it has no more stages than there are teams.
 template <int D> struct TeamShared {
   static constexpr int kFirst = 1024;
   static constexpr int kLoaded = 0, kEmptied = 8, kDone = 16, kReusable = 24, kOpened = 32, kRestOpened = 40,
@@ -68,7 +83,7 @@ template <int D> struct TeamShared {
   static constexpr int kInverse = kBlocks + 6 * 1024, kT = kBlocks;
   static constexpr int kFactors = kBlocks + 10 * 1024;  ///< twice
   static constexpr int kNumbers = kFactors + 2 * static_cast<int>(sizeof(Factors));
-  static constexpr int kBytes = (kNumbers + 2 * 12 * 4 * kChunk + 1023) / 1024 * 1024;
+  static constexpr int kBytes = (kNumbers + 2 * static_cast<int>(sizeof(Numbers)) + 1023) / 1024 * 1024;
   static constexpr int kAll = kFirst + kTeams * kBytes;
   __device__ static constexpr int barriers(int team) { return team * kBarriers; }
   __device__ static constexpr int memory(int team) { return kFirst + team * kBytes; }

@@ -56,6 +56,7 @@ __global__ void __launch_bounds__(512, 1)
   }
   cluster_barrier();
   const int first = rank * 64 * shape.warpgroups;
+  // 65536 registers: 128 (3 x 152 + 56) of a producer, 128 (2 x 216 + 2 x 40) of a chain.
   if (prepares && group < kTeams) {
     take_registers<152>();
     prepare_chunks<In, D, Lambda, Trace>(a, shape, memory, cluster, rank - shape.chains, group);
@@ -83,7 +84,7 @@ cudaError_t describe(CUtensorMap& map, const Rows& x, deltaref_dtype dtype, std:
                      int d) {
   static const auto encode = [] {
     void* f = nullptr;
-    cudaDriverEntryPointQueryResult found{};
+    auto found = cudaDriverEntryPointSymbolNotFound;
     cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault, &found);
     return found == cudaDriverEntryPointSuccess ? reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(f) : nullptr;
   }();
@@ -136,7 +137,7 @@ cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan
 cudaError_t launch_v5(const Arguments& a, deltaref_dtype dtype, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
   Maps maps{};
   const std::int64_t B = a.offsets ? 1 : a.N;
-  if (a.T > 0) {
+  if (a.T > 0 && a.q.data) {
     cudaError_t error = describe(maps.q, a.q, dtype, B, a.T, a.H, a.d_k);
     if (error == cudaSuccess) error = describe(maps.k, a.k, dtype, B, a.T, a.H, a.d_k);
     if (error == cudaSuccess) error = describe(maps.v, a.v, dtype, B, a.T, a.HV, a.d_v);

@@ -37,19 +37,6 @@ __device__ inline void multiply_blocks(float (&left)[4], float (&right)[4], cons
   mma<bf16>(left, a.big, big[0], big[1]), mma<bf16>(right, a.big, big[2], big[3]);
 }
 
-/// The numbers of the tokens of a chunk, in shared memory; with norms, those of q and k are part of them.
-struct Numbers {
-  float high[kChunk], low[kChunk];     ///< G_i, the sum of log decays, in powers of two: rounded, and the rest
-  float beta[kChunk], lambda[kChunk];  ///< 0 beyond the end
-  float read_key[kChunk];              ///< -beta_j gamma_j c: the columns of A times these give W from K
-  float read_query[kChunk];            ///< -beta_j gamma_j lambda_j: and from Q
-  float key_norm[kChunk], query_norm[kChunk];
-  float columns[4][kChunk];  ///< of each warp: the decay from a token to its first
-
-  /// The decay from token j to token i.
-  __device__ float decay(int i, int j) const { return power_of_two((high[i] - high[j]) + (low[i] - low[j])); }
-};
-
 /// The chunk's place in the arrays of a trace.
 __device__ inline std::int64_t place(const Arguments& a, const Walk& x) {
   return (first_slot(a, x.n, kChunk) + x.chunk) * a.HV + x.head;
@@ -100,15 +87,15 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     (thread < kChunk ? of.key_norm : of.query_norm)[i] =
         static_cast<int>(i) < count ? 1 / sqrtf(sum + static_cast<float>(a.eps)) : 0;
   }
-  /// Norms are factors of rows and columns, and of the numbers of token i = thread: nothing is rounded for them.
+  /// Norms are factors of rows and columns, and of the numbers of the warp's own tokens: nothing is rounded for them.
   __device__ void apply_norms(float (&KK)[32], float (&QK)[32], Factors& factors) const {
 #pragma unroll
     for (int e = 0; e < 32; ++e) {
       const int i = first + g + e / 2 % 2 * 8, j = e / 4 * 8 + 2 * t + e % 2;
       KK[e] *= of.key_norm[i] * of.key_norm[j], QK[e] *= of.query_norm[i] * of.key_norm[j];
     }
-    const unsigned i = thread;
-    if (i >= kChunk) return;
+    if (lane >= 16) return;
+    const unsigned i = 16 * warp + lane;  // `invert` reads no others before the team meets
     of.read_key[i] *= of.key_norm[i], of.read_query[i] *= of.query_norm[i];
     factors.output[i] *= of.query_norm[i], factors.write[i] *= of.key_norm[i];
   }
@@ -118,6 +105,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   /// Left of the diagonal block H_ij is (the decay from the block's first token to i) (the decay from j to that token),
   /// neither of which exceeds 1.
   __device__ void score(const float (&KK)[32], const float (&QK)[32], const Walk& x, float* diagonal) const {
+#pragma unroll 1
     for (int j = static_cast<int>(lane); j < first; j += 32) of.columns[warp][j] = of.decay(first, j);
     float2 G[2];  // of the lane's rows: rounded, and the rest
     struct Row {
@@ -200,8 +188,9 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   /// A = (I + L)^{-1} of the diagonal block in place, fp32. Its two diagonal 8 x 8 blocks by forward substitution, a
   /// lane a column; then A_10 = -A_11 (L_10 A_00), by way of the upper right block, which is zero before and after.
   __device__ void substitute(float* L) const {
+    constexpr int kDown = 8 * 16, kAlong = kDown + 8;  // to the 8 x 8 block below, and to the next on the diagonal
     const unsigned c = lane % 8;
-    float* const own = L + lane / 8 % 2 * 8 * 17;
+    float* const own = L + lane / 8 % 2 * kAlong;
     float column[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -215,8 +204,8 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
 #pragma unroll
       for (int i = 0; i < 8; ++i) own[i * 16 + c] = column[i];
     __syncwarp();
-    multiply_small(L + 8, L + 8 * 16, L, 1);
-    multiply_small(L + 8 * 16, L + 8 * 17, L + 8, -1);
+    multiply_small(L + 8, L + kDown, L, 1);
+    multiply_small(L + kDown, L + kAlong, L + 8, -1);
     *reinterpret_cast<float2*>(L + 8 + g * 16 + 2 * t) = make_float2(0, 0);
     __syncwarp();
   }
@@ -249,8 +238,8 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     scale_columns(left, right, l, r, of.beta + 16 * k);
     as_operand<In>(p.T[to], left, right);
     if (Trace && a.trace.inverse) {
-      const float block_[8] = {l[0], l[1], l[2], l[3], r[0], r[1], r[2], r[3]};
-      trace_block(a.trace.inverse, x, static_cast<int>(16 * k), block_);
+      const float row[8] = {l[0], l[1], l[2], l[3], r[0], r[1], r[2], r[3]};
+      trace_block(a.trace.inverse, x, static_cast<int>(16 * k), row);
     }
   }
 
