@@ -28,7 +28,7 @@ template <int D, bool PerChannel> struct ChunkWorkspace {
   __device__ unsigned char* N(std::int64_t chunk) const { return base + chunk * kSize; }
   __device__ unsigned char* P(std::int64_t chunk) const { return N(chunk) + kP; }
   __device__ float* tokens(std::int64_t chunk) const { return reinterpret_cast<float*>(N(chunk) + kTokens); }
-  template <class In> __device__ In* keys(std::int64_t chunk) const { return reinterpret_cast<In*>(N(chunk) + kKeys); }
+  __device__ void* keys(std::int64_t chunk) const { return N(chunk) + kKeys; }
 };
 
 /// The five numbers of token i: R_i = beta v_i - read_key (S k_i) - read_query (S q_i) is what the solve starts from,
@@ -71,7 +71,7 @@ constexpr bool kPlannedV4 = [] {
     for (int stages = 2; stages <= kMostStages; ++stages)
       if (ChainMemory<D, PerChannel>::bytes(groups, stages) != v4_shared(D, 16 * groups, PerChannel, stages))
         return false;
-  return true;
+  return v4_slot(D, PerChannel).factors == 4 * (kFactors * kChunk + D);
 }();
 static_assert(kPlannedV4<64, false> && kPlannedV4<128, false> && kPlannedV4<64, true> && kPlannedV4<128, true>);
 
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(M* kTeamThreads + kFetchers, M == 1 ? 2 : 1)
     const std::int64_t chunk = (slot + c) * a.HV + head, begin = c * kChunk;
     constexpr int kPieces = kRowBytes / 16;
     if constexpr (PerChannel) {
-      const In* const keys = workspace.keys<In>(chunk);
+      const In* const keys = static_cast<const In*>(workspace.keys(chunk));
       for (int e = thread; e < 3 * kChunk * kPieces; e += kFetchers) {
         const int tile = e / (kChunk * kPieces), r = e / kPieces % kChunk, piece = e % kPieces;
         copy_async(stage + tile * Memory::kTileBytes + swizzled<kRowBytes>(r, piece), keys + e * 8);

@@ -103,7 +103,7 @@ template <class In, int D> __global__ void __launch_bounds__(kThreads) prepare_k
   __syncthreads();
 
   const ChunkWorkspace<D, true> workspace(a.workspace);
-  In* const keys = workspace.keys<In>(chunk);
+  In* const keys = static_cast<In*>(workspace.keys(chunk));
   for (int e = thread; e < kChunk * kPieces; e += kThreads) {
     const int i = e / kPieces, piece = e % kPieces, block = i / kBlock;
     const In* const k_i = reinterpret_cast<const In*>(K + swizzled<kRowBytes>(i, piece));
