@@ -53,7 +53,8 @@ typedef enum {
   DELTAREF_V2 = 2, /**< the state in registers */
   DELTAREF_V3 = 3, /**< the chunk form as it is written, in shared memory */
   DELTAREF_V4 = 4, /**< the chunk form on tensor cores, in two stages */
-  DELTAREF_V5 = 5  /**< the same with the instructions of Hopper */
+  DELTAREF_V5 = 5, /**< the chunk form with Hopper's instructions, a head to a cluster of blocks */
+  DELTAREF_NEWEST = DELTAREF_V5
 } deltaref_version;
 
 /** A tensor [B, T, heads, width]: the last axis is contiguous, the others have strides in elements (0 broadcasts).

@@ -19,6 +19,7 @@ const char* const kVersions[] = {"auto",
                                  "v3 (the chunk form in shared memory)",
                                  "v4 (the chunk form on tensor cores)",
                                  "v5 (the chunk form with Hopper's instructions)"};
+static_assert(std::size(kRules) == DELTAREF_KDA + 1 && std::size(kVersions) == DELTAREF_NEWEST + 1);
 
 bool in(std::int32_t value, std::int32_t first, std::int32_t last) { return value >= first && value <= last; }
 
@@ -40,101 +41,119 @@ bool walkable(const deltaref_tensor& x, std::int64_t B, std::int64_t T, std::int
   return (B < 2 || x.stride_b > 0) && (T < 2 || x.stride_t > 0) && (heads < 2 || x.stride_h > 0);
 }
 
+/// Of one number of the type that sums are kept in.
+std::int64_t size_of_sums(const deltaref_gpu_problem& p) { return p.dtype == DELTAREF_FP64 ? 8 : 4; }
+
 bool chunk_trace(const deltaref_trace& t) { return t.gamma || t.L_g || t.inverse || t.W || t.U || t.Z || t.S; }
 bool token_trace(const deltaref_trace& t) { return t.e_prior || t.e_posterior || t.states; }
+
+std::string capability(const deltaref_gpu_device_t& device) {
+  return number(device.compute_capability / 10) + "." + number(device.compute_capability % 10);
+}
+
+// ---------------------------------------------------------------- what stands in the way of a version
+// Each function: why the version cannot serve the problem on the device. Empty: it can, and the plan is filled.
+
+std::string more_shared_memory(const std::string& who, std::int64_t bytes, const deltaref_gpu_device_t& device) {
+  return who + " needs " + number(bytes) + " bytes of shared memory and a block has " + number(device.shared_memory);
+}
+
+std::string per_channel_decay(const std::string& version) {
+  return version + " takes a scalar decay, kda has one per channel";
+}
+
+/// What every kernel on tensor cores asks of types, sizes and addresses.
+std::string tensor_core_obstacle(const std::string& version, const deltaref_gpu_problem& p) {
+  if (p.dtype > DELTAREF_FP16) return version + " takes bf16 and fp16";
+  if ((p.d_k != 64 && p.d_k != 128) || (p.d_v != 64 && p.d_v != 128))
+    return version + " has d_k and d_v of 64 and 128, got " + number(p.d_k) + " and " + number(p.d_v);
+  if (!aligned(p.q) || !aligned(p.k) || !aligned(p.v) || !aligned(p.o))
+    return version + " needs q, k, v and o aligned to 16 bytes with strides that are multiples of 8 elements";
+  return "";
+}
+
+std::string v1_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device_t&, deltaref_gpu_plan_t& out) {
+  out.rows = 64;
+  out.chunk = 1;
+  out.workspace = static_cast<std::uint64_t>(sequences(p) * p.HV * p.d_k * p.d_v * size_of_sums(p));
+  return "";
+}
+
+std::string v2_obstacle(const deltaref_gpu_problem&, const deltaref_gpu_device_t&, deltaref_gpu_plan_t& out) {
+  out.rows = 16;
+  out.chunk = 1;
+  return "";
+}
+
+std::string v3_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device, deltaref_gpu_plan_t& out) {
+  if (p.rule == DELTAREF_KDA) return per_channel_decay("v3");
+  auto needs = [&](int C) { return v3_shared(C, p.d_k, size_of_sums(p)); };
+  out.rows = kTile;
+  out.chunk = 64;
+  while (out.chunk > 16 && needs(out.chunk) > device.shared_memory) out.chunk /= 2;
+  return needs(out.chunk) > device.shared_memory ? more_shared_memory("even a chunk of 16", needs(16), device) : "";
+}
+
+std::string v4_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device, deltaref_gpu_plan_t& out) {
+  const bool per_channel = p.rule == DELTAREF_KDA;
+  if (const std::string why = tensor_core_obstacle("v4", p); !why.empty()) return why;
+  if (per_channel && p.trace.gamma) return "kda has a gamma per channel, none per token";
+  if (p.rows > 64) return "a block of v4 owns 16, 32 or 64 rows of S";
+  // As many rows of S a block as still leave a block for most multiprocessors: what a chunk needs is read once a block.
+  const std::int64_t lanes = sequences(p) * p.HV;
+  auto needs = [&](int stages) { return v4_shared(p.d_k, out.rows, per_channel, stages); };
+  auto few_blocks = [&] { return lanes * (p.d_v / out.rows) * 4 < device.multiprocessors * 3; };
+  out.rows = p.rows ? p.rows : 64;
+  while (!p.rows && out.rows > 16 && (few_blocks() || needs(2) > device.shared_memory)) out.rows /= 2;
+  if (needs(2) > device.shared_memory) return more_shared_memory("v4", needs(2), device);
+  out.stages = kMostStages;
+  while (needs(out.stages) > device.shared_memory) --out.stages;
+  out.chunk = kChunk;
+  out.workspace = static_cast<std::uint64_t>(slots(p, kChunk) * p.HV * v4_slot(p.d_k, per_channel).bytes());
+  return "";
+}
+
+std::string v5_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device, deltaref_gpu_plan_t& out) {
+  if (device.compute_capability != 90) return "v5 is for compute capability 9.0, the device has " + capability(device);
+  if (p.rule == DELTAREF_KDA) return per_channel_decay("v5");
+  if (const std::string why = tensor_core_obstacle("v5", p); !why.empty()) return why;
+  if (!walkable(p.q, p.B, p.T, p.H) || !walkable(p.k, p.B, p.T, p.H) || !walkable(p.v, p.B, p.T, p.HV))
+    return "v5 needs q, k and v with positive strides";
+  if (p.T >= std::int64_t{1} << 31 || slots(p, kChunk) * p.HV >= std::int64_t{1} << 31)
+    return "v5 counts tokens and chunks in 32 bits";
+  if (p.trace.W || p.trace.U) return "v5 computes neither W nor U~";
+  if (p.rows && (p.rows < 64 || p.rows > p.d_v)) return "a block of v5 owns 64 or 128 rows of S, at most d_v";
+  // A cluster is one block that carries all rows of S and one that prepares. Where heads are so few that all of them
+  // may have twice as many of both, they do.
+  const std::int64_t lanes = sequences(p) * p.HV;
+  const bool few = p.d_v == 128 && lanes <= resident_clusters(device.multiprocessors, 4);
+  out.rows = p.rows ? p.rows : few ? 64 : static_cast<std::int32_t>(p.d_v);
+  out.chains = out.producers = static_cast<std::int32_t>(p.d_v / out.rows);
+  out.clusters =
+      static_cast<std::int32_t>(std::min(lanes, resident_clusters(device.multiprocessors, out.chains + out.producers)));
+  auto needs = [&](int stages) { return v5_shared(p.d_k, out.rows, stages); };
+  if (needs(2) > device.shared_memory) return more_shared_memory("v5", needs(2), device);
+  out.stages = kMostStages;
+  while (needs(out.stages) > device.shared_memory) --out.stages;
+  out.chunk = kChunk;
+  return "";
+}
 
 /// Why that version cannot serve the problem on that device; empty: it can, and `out` is filled.
 std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device,
                      deltaref_gpu_plan_t& out) {
-  const bool wide = p.dtype == DELTAREF_FP64, per_channel = p.rule == DELTAREF_KDA;
-  const std::int64_t size = wide ? 8 : 4;
+  constexpr decltype(&v1_obstacle) obstacles[] = {v1_obstacle, v2_obstacle, v3_obstacle, v4_obstacle, v5_obstacle};
+  static_assert(std::size(obstacles) == DELTAREF_NEWEST);
   if (device.compute_capability < 80)
-    return "the device has compute capability " + number(device.compute_capability / 10) + "." +
-           number(device.compute_capability % 10) + ", 8.0 or newer is needed";
+    return "the device has compute capability " + capability(device) + ", 8.0 or newer is needed";
   if (token_trace(p.trace) && version != DELTAREF_V1) return "per-token traces are written by v1 only";
   if (chunk_trace(p.trace) && version < DELTAREF_V3) return "chunk traces are written by v3 and newer";
+  out = {};
   out.version = version;
-  out.chunk = 1;
-  out.workspace = 0;
-  switch (version) {
-    case DELTAREF_V1:
-      out.rows = 64;
-      out.workspace = static_cast<std::uint64_t>(sequences(p) * p.HV * p.d_k * p.d_v * size);
-      break;
-    case DELTAREF_V2:
-      out.rows = 16;
-      break;
-    case DELTAREF_V3:
-      if (per_channel) return "v3 takes a scalar decay, kda has one per channel";
-      out.chunk = 64;
-      while (out.chunk >= 16 && chunk_form_shared(out.chunk, p.d_k, size) > device.shared_memory) out.chunk /= 2;
-      if (out.chunk < 16)
-        return "even a chunk of 16 needs " + number(chunk_form_shared(16, p.d_k, size)) +
-               " bytes of shared memory and a block has " + number(device.shared_memory);
-      out.rows = kTile;
-      break;
-    case DELTAREF_V4: {
-      if (p.dtype > DELTAREF_FP16) return "v4 takes bf16 and fp16";
-      if ((p.d_k != 64 && p.d_k != 128) || (p.d_v != 64 && p.d_v != 128))
-        return "v4 has d_k and d_v of 64 and 128, got " + number(p.d_k) + " and " + number(p.d_v);
-      if (!aligned(p.q) || !aligned(p.k) || !aligned(p.v) || !aligned(p.o))
-        return "v4 needs q, k, v and o aligned to 16 bytes with strides that are multiples of 8 elements";
-      if (per_channel && p.trace.gamma) return "kda has a gamma per channel, none per token";
-      // As many rows of S a block as still leave a block for most multiprocessors: what a chunk needs is read once a
-      // block.
-      const std::int64_t heads = sequences(p) * p.HV;
-      auto needs = [&](int stages) { return chain_shared(p.d_k, out.rows, per_channel, stages); };
-      out.rows = p.rows ? p.rows : 64;
-      while (!p.rows && out.rows > 16 &&
-             (heads * (p.d_v / out.rows) * 4 < device.multiprocessors * 3 || needs(2) > device.shared_memory))
-        out.rows /= 2;
-      if (needs(2) > device.shared_memory)
-        return "v4 needs " + number(needs(2)) + " bytes of shared memory and a block has " +
-               number(device.shared_memory);
-      out.stages = 4;
-      while (needs(out.stages) > device.shared_memory) --out.stages;
-      out.chunk = kChunk;
-      out.workspace =
-          static_cast<std::uint64_t>(slots(p, kChunk) * p.HV * tensor_core_layout(p.d_k, per_channel).total());
-      break;
-    }
-    case DELTAREF_V5: {
-      if (device.compute_capability != 90)
-        return "v5 is for compute capability 9.0, the device has " + number(device.compute_capability / 10) + "." +
-               number(device.compute_capability % 10);
-      if (per_channel) return "v5 takes a scalar decay, kda has one per channel";
-      if (p.dtype > DELTAREF_FP16) return "v5 takes bf16 and fp16";
-      if ((p.d_k != 64 && p.d_k != 128) || (p.d_v != 64 && p.d_v != 128))
-        return "v5 has d_k and d_v of 64 and 128, got " + number(p.d_k) + " and " + number(p.d_v);
-      if (!aligned(p.q) || !aligned(p.k) || !aligned(p.v) || !aligned(p.o))
-        return "v5 needs q, k, v and o aligned to 16 bytes with strides that are multiples of 8 elements";
-      if (!walkable(p.q, p.B, p.T, p.H) || !walkable(p.k, p.B, p.T, p.H) || !walkable(p.v, p.B, p.T, p.HV))
-        return "v5 needs q, k and v with positive strides";
-      if (p.T >= std::int64_t{1} << 31 || slots(p, kChunk) * p.HV >= std::int64_t{1} << 31)
-        return "v5 counts tokens and chunks in 32 bits";
-      if (p.trace.W || p.trace.U) return "v5 computes neither W nor U~";
-      // A cluster is one block that carries all rows of S and one that prepares; where heads are few, twice as many of
-      // both. Clusters of four leave some multiprocessors idle.
-      const std::int64_t lanes = sequences(p) * p.HV, all = device.multiprocessors;
-      if (p.rows && (p.rows < 64 || p.rows > p.d_v)) return "a block of v5 owns 64 or 128 rows of S";
-      const bool few = p.d_v == 128 && lanes <= all / 4 - 3;
-      out.rows = p.rows ? p.rows : few ? 64 : static_cast<std::int32_t>(p.d_v);
-      out.chains = out.producers = static_cast<std::int32_t>(p.d_v / out.rows);
-      out.clusters = static_cast<std::int32_t>(std::min(lanes, all / (2 * out.chains)));
-      out.stages = 4;
-      while (hopper_shared(p.d_k, out.rows, out.stages) > device.shared_memory) --out.stages;
-      if (out.stages < 2)
-        return "v5 needs " + number(hopper_shared(p.d_k, out.rows, 2)) + " bytes of shared memory and a block has " +
-               number(device.shared_memory);
-      out.chunk = kChunk;
-      break;
-    }
-    default:
-      return "there is no such version";
-  }
+  if (std::string why = obstacles[version - 1](p, device, out); !why.empty()) return why;
   out.slots = slots(p, out.chunk);
   if (p.cu_seqlens)  // the offsets travel in front of the workspace
-    out.workspace += static_cast<std::uint64_t>((8 * (p.sequences + 1) + 255) / 256 * 256);
+    out.workspace += static_cast<std::uint64_t>(rounded_up(8 * (p.sequences + 1), 256));
   return "";
 }
 
@@ -144,44 +163,14 @@ std::int64_t sequences(const deltaref_gpu_problem& p) { return p.cu_seqlens ? p.
 std::int64_t tokens(const deltaref_gpu_problem& p) { return p.cu_seqlens ? p.cu_seqlens[p.sequences] : p.B * p.T; }
 std::int64_t slots(const deltaref_gpu_problem& p, std::int64_t chunk) { return tokens(p) / chunk + sequences(p); }
 
-std::int64_t chunk_form_shared(std::int64_t C, std::int64_t d_k, std::int64_t size) {
-  // Q, K, W [C x d_k];  S [32 x d_k];  U~ [C x 32];  X K^T, Q K^T, H [C x C];  alpha, beta, lambda, gamma [C]
-  return size * (3 * C * (d_k + 1) + kTile * (d_k + 1) + C * (kTile + 1) + 3 * C * (C + 1) + 4 * C);
-}
-
-namespace {
-constexpr std::int64_t kBlockPairs = 10 * 1024;  ///< the blocks of N and their rests
-}
-
-TensorCoreLayout tensor_core_layout(std::int64_t d_k, bool per_channel) {
-  return {.matrices = kBlockPairs + kChunk * kChunk * 2,
-          .coefficients = 4 * (5 * kChunk + d_k),
-          .keys = per_channel ? 3 * kChunk * d_k * 2 : 0};
-}
-
-std::int64_t chain_shared(std::int64_t d_k, std::int64_t rows, bool per_channel, int stages) {
-  // A stage: K, Q (and K as it is written) [C x d_k], N and P [C x C], factors, V [C x rows]; then the exchange.
-  const std::int64_t keys = (per_channel ? 3 : 2) * kChunk * d_k * 2, values = kChunk * rows * 2;
-  const std::int64_t stage =
-      keys + kBlockPairs + kChunk * kChunk * 2 + 4 * (5 * kChunk + (per_channel ? d_k : 4)) + values;
-  return stages * stage + rows / 16 * 512 * (d_k / 16 + 16);
-}
-
-std::int64_t hopper_shared(std::int64_t d_k, std::int64_t rows, int stages) {
-  // A chain: barriers and factors, o^T of a chunk, then in a stage K, Q, W [C x d_k], T and P [C x C], V [C x rows]. A
-  // producer: three times K, Q and W, P, blocks of L and A, numbers.
-  const std::int64_t keys = 2 * kChunk * d_k, values = 2 * kChunk * rows, square = 2 * kChunk * kChunk, KB = 1024;
-  return std::max((2560 + values + KB - 1) / KB * KB + stages * (3 * keys + 2 * square + values),
-                  KB + 3 * (3 * keys + square + 15 * KB));
-}
-
 Refusal check(const deltaref_gpu_problem& p) {
   if (!in(p.rule, 0, DELTAREF_KDA)) return invalid("rule: expected 0 (linear) to 6 (kda), got " + number(p.rule));
   if (!in(p.dtype, 0, DELTAREF_FP64)) return invalid("dtype: expected 0 (bf16) to 3 (fp64), got " + number(p.dtype));
   if (!in(p.gate, 0, 1)) return invalid("gate: expected 0 (log decay) or 1 (decay), got " + number(p.gate));
   if (!in(p.state_layout, 0, 1))
     return invalid("state_layout: expected 0 (kv) or 1 (vk), got " + number(p.state_layout));
-  if (!in(p.version, 0, DELTAREF_V5)) return invalid("version: expected 0 (auto) to 5, got " + number(p.version));
+  if (!in(p.version, 0, DELTAREF_NEWEST))
+    return invalid("version: expected 0 (auto) to " + number(DELTAREF_NEWEST) + ", got " + number(p.version));
   if (p.rows != 0 && p.rows != 16 && p.rows != 32 && p.rows != 64 && p.rows != 128)
     return invalid("rows: expected 0 (chosen), 16, 32, 64 or 128, got " + number(p.rows));
   if (p.B < 1 || p.T < 0) return invalid("expected B >= 1 and T >= 0, got B = " + number(p.B) + ", T = " + number(p.T));
@@ -221,7 +210,7 @@ Refusal plan(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device,
   if (Refusal r = check(p)) return r;
   out = {};
   std::string passed_over;
-  for (std::int32_t version = p.version ? p.version : DELTAREF_V5; version >= 1; --version) {
+  for (std::int32_t version = p.version ? p.version : DELTAREF_NEWEST; version >= 1; --version) {
     deltaref_gpu_plan_t candidate{};
     const std::string why_not = obstacle(version, p, device, candidate);
     if (why_not.empty()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -14,8 +15,9 @@ struct Refusal {
   explicit operator bool() const { return status != DELTAREF_OK; }
 };
 
-inline constexpr int kChunk = 64;  ///< C of the tensor-core kernels
-inline constexpr int kTile = 32;   ///< value channels of a block of v3
+inline constexpr int kChunk = 64;      ///< C of the tensor-core kernels
+inline constexpr int kTile = 32;       ///< value channels of a block of v3
+inline constexpr int kMostStages = 4;  ///< chunks that a block of the serial stages of v4 and v5 holds at a time
 
 /// Tokens that the chunk slots are counted over.
 std::int64_t tokens(const deltaref_gpu_problem& p);
@@ -23,19 +25,70 @@ std::int64_t sequences(const deltaref_gpu_problem& p);
 /// Chunk slots: chunk c of sequence n has slot begin(n) / C + n + c, unique for any lengths.
 std::int64_t slots(const deltaref_gpu_problem& p, std::int64_t chunk);
 
-/// Bytes of shared memory of a block of v3 with chunk length C; `size` is the size of one number.
-std::int64_t chunk_form_shared(std::int64_t C, std::int64_t d_k, std::int64_t size);
+// ---------------------------------------------------------------- sizes, in bytes
+// The kernels assert at compile time that these are what they use.
 
-/// Bytes of one chunk slot of one head in the workspace of v4, and of the shared memory of its serial stage.
-struct TensorCoreLayout {
-  std::int64_t matrices, coefficients, keys;  ///< N and P; the per-token factors; decayed copies of q and k (kda)
-  std::int64_t total() const { return matrices + coefficients + keys; }
+/// The smallest multiple of `unit` that holds n.
+constexpr std::int64_t rounded_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+/// Shared memory of a block of v3 with chunk length C; `size` is the size of one number.
+/// Q, K, W [C x d_k]; S [32 x d_k]; U~ [C x 32]; X K^T, Q K^T, H [C x C]; alpha, beta, lambda, gamma [C].
+constexpr std::int64_t v3_shared(std::int64_t C, std::int64_t d_k, std::int64_t size) {
+  return size * (3 * C * (d_k + 1) + kTile * (d_k + 1) + C * (kTile + 1) + 3 * C * (C + 1) + 4 * C);
+}
+
+inline constexpr std::int64_t kSquareBytes = 2 * kChunk * kChunk;                     ///< [C x C], 16 bits a number
+constexpr std::int64_t tile_bytes(std::int64_t width) { return 2 * kChunk * width; }  ///< [C x width], so too
+
+/// One chunk slot of one head in the workspace of v4.
+struct V4Slot {
+  std::int64_t inverse;  ///< N: ten blocks of 16 x 16 and their rests
+  std::int64_t scores;   ///< P
+  std::int64_t factors;  ///< five numbers a token, and the decay of the chunk for every key channel
+  std::int64_t keys;     ///< decayed copies of K, Q and K, with a decay per channel
+  constexpr std::int64_t bytes() const { return inverse + scores + factors + keys; }
 };
-TensorCoreLayout tensor_core_layout(std::int64_t d_k, bool per_channel);
-std::int64_t chain_shared(std::int64_t d_k, std::int64_t rows, bool per_channel, int stages);
+constexpr V4Slot v4_slot(std::int64_t d_k, bool per_channel) {
+  return {.inverse = 10 * 1024,
+          .scores = kSquareBytes,
+          .factors = 4 * (5 * kChunk + d_k),
+          .keys = per_channel ? 3 * tile_bytes(d_k) : 0};
+}
 
-/// Bytes of shared memory of a block of v5.
-std::int64_t hopper_shared(std::int64_t d_k, std::int64_t rows, int stages);
+/// Shared memory of a block of v4's serial stage. A stage: K, Q (and K as it is written), N, P, factors, V; after all
+/// stages, what the warps exchange for every 16 rows.
+constexpr std::int64_t v4_shared(std::int64_t d_k, std::int64_t rows, bool per_channel, std::int64_t stages) {
+  const std::int64_t keys = (per_channel ? 3 : 2) * tile_bytes(d_k),
+                     factors = 4 * (5 * kChunk + (per_channel ? d_k : 4));
+  const V4Slot slot = v4_slot(d_k, per_channel);
+  return stages * (keys + slot.inverse + slot.scores + factors + tile_bytes(rows)) + rows / 16 * 512 * (d_k / 16 + 16);
+}
+
+/// Shared memory of a chain of v5: barriers, factors and o^T of a chunk; in a stage K, Q, W, T, P and V.
+constexpr std::int64_t v5_chain_shared(std::int64_t d_k, std::int64_t rows, std::int64_t stages) {
+  return rounded_up(2560 + tile_bytes(rows), 1024) +
+         stages * (3 * tile_bytes(d_k) + 2 * kSquareBytes + tile_bytes(rows));
+}
+
+/// Shared memory of a producer of v5: barriers; for each of its three teams K, Q, W, P, blocks of L and A, numbers.
+constexpr std::int64_t v5_producer_shared(std::int64_t d_k) {
+  return 1024 + 3 * (3 * tile_bytes(d_k) + kSquareBytes + 18 * 1024);
+}
+
+/// Shared memory of a block of v5, which may be either.
+constexpr std::int64_t v5_shared(std::int64_t d_k, std::int64_t rows, std::int64_t stages) {
+  return std::max(v5_chain_shared(d_k, rows, stages), v5_producer_shared(d_k));
+}
+
+/// Clusters of so many blocks, each as large as a multiprocessor, that are resident at a time. A cluster lies within
+/// one group of multiprocessors (GPC), and groups are not multiples of four: on an H200, which has 132, 66 clusters of
+/// two are resident, but 30 of four.
+constexpr std::int64_t resident_clusters(std::int64_t multiprocessors, std::int64_t blocks) {
+  constexpr std::int64_t kLostOfFour = 3;
+  return std::max(std::int64_t{1}, multiprocessors / blocks - (blocks == 4 ? kLostOfFour : 0));
+}
+
+// ---------------------------------------------------------------- decisions
 
 /// Is the description sound? Says what is wrong otherwise.
 Refusal check(const deltaref_gpu_problem& p);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checks/gpu/checks.hpp"
+#include "checks/program/whole_number.hpp"
 #include "gpu/deltaref_gpu.hpp"
 
 int main(int argc, char** argv) {
@@ -18,8 +19,8 @@ int main(int argc, char** argv) {
   std::string out;
   app.add_option("--rule", what.rules, "only these rules");
   app.add_option("--family", what.families, "only these families of inputs");
-  app.add_option("--kernel", what.versions, "only these versions, 1 to 5");
-  app.add_option("--seed", what.seed, "seed of the inputs")->capture_default_str();
+  app.add_option("--kernel", what.versions, "only these versions")->check(CLI::Range(1, int{DELTAREF_NEWEST}));
+  app.add_option("--seed", what.seed, "seed of the inputs")->check(whole_number)->capture_default_str();
   app.add_option("--seconds", what.seconds, "start no case after this many seconds");
   app.add_flag("--quick", what.quick, "two families, two sizes: for compute-sanitizer");
   app.add_option("--out", out, "write the rows here as JSON");

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `deltaref`: reads the command line, and nothing else. CLI11 stays in this file, it is slow to compile.
 #include <CLI/CLI.hpp>
-#include <charconv>
-#include <cstdint>
 #include <cstdio>
 #include <iostream>
 #include <new>
 
 #include "checks/program/options.hpp"
+#include "checks/program/whole_number.hpp"
 #include "checks/report/environment.hpp"
 
 int main(int argc, char** argv) {
@@ -19,12 +18,6 @@ int main(int argc, char** argv) {
   const auto a_name = [](const std::string& file) {
     return file.empty() ? "expected the name of a file" : std::string();
   };
-  const auto whole_number = [](const std::string& s) {  // CLI11 takes -1 for 2^64 - 1
-    std::uint64_t n = 0;
-    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), n);
-    return error == std::errc() && end == s.data() + s.size() ? std::string()
-                                                              : "expected a whole number from 0 to 2^64 - 1, got " + s;
-  };
   delta::CheckOptions check;
   CLI::App* c = app.add_subcommand("check", "the equivalence table: rules x forms x scalars x families of inputs");
   c->add_option("--rule", check.selection.rules, "only these rules (or aliases)");
@@ -33,7 +26,9 @@ int main(int argc, char** argv) {
   c->add_option("--scalar", check.selection.scalars, "only these scalars");
   c->add_option("--shape", check.shape, "only this shape, as the table prints it");
   c->add_option("--law", check.selection.laws, "only these laws, and no table");
-  c->add_option("--seed", check.selection.seed, "seed of the inputs")->check(whole_number)->capture_default_str();
+  c->add_option("--seed", check.selection.seed, "seed of the inputs")
+      ->check(delta::whole_number)
+      ->capture_default_str();
   c->add_flag("--quick", check.selection.quick, "one small shape");
   c->add_flag("--full", check.selection.full, "every length and head shape of the sweep")->excludes("--quick");
   c->add_flag("--prove", check.selection.prove,
@@ -78,7 +73,7 @@ int main(int argc, char** argv) {
   p->add_option("--family", repro.family, "its family of inputs")->required();
   p->add_option("--shape", repro.shape, "its shape, as the table prints it")->required();
   p->add_option("--scalar", repro.scalar, "its scalar")->required();
-  p->add_option("--seed", repro.seed, "its seed")->check(whole_number)->capture_default_str();
+  p->add_option("--seed", repro.seed, "its seed")->check(delta::whole_number)->capture_default_str();
   p->add_option("--law", repro.law, "the law, if it is one that was broken");
   p->add_flag("--prove", repro.prove, "the proof of the case as well (needs Arb)");
   p->add_option("--dump", repro.dump, "a directory that gets the case as a dump for verify, with its intermediates");

@@ -7,8 +7,8 @@
 
 namespace delta::gpu {
 
-constexpr int kBlockPairs = 10,
-              kBlockPair = 1024;  ///< blocks (i, k <= i) of 16 x 16 and their rests, and bytes of both
+/// Blocks (i, k <= i) of 16 x 16 and their rests, and bytes of both.
+constexpr int kBlockPairs = 10, kBlockPair = 1024;
 __host__ __device__ constexpr int block_pair(int i, int k) { return (i * (i + 1) / 2 + k) * kBlockPair; }
 
 /// What the chunk-parallel stage leaves for one chunk of one head; C = 64.
@@ -17,24 +17,18 @@ __host__ __device__ constexpr int block_pair(int i, int k) { return (i * (i + 1)
 ///   P [C][C]  scale (H . Q K^T), lower
 ///   factors   five numbers a token, then the decay of the whole chunk (one, or one per key channel)
 ///   keys      only with a decay per channel: decayed copies of K (read), Q (output) and K (write), [C][d_k] each
-struct ChunkWorkspace {
-  unsigned char* base;
-  std::int64_t size, matrices, factors;
+template <int D, bool PerChannel> struct ChunkWorkspace {
+  static constexpr std::int64_t kSize = v4_slot(D, PerChannel).bytes(), kP = v4_slot(D, PerChannel).inverse;
+  static constexpr std::int64_t kTokens = kP + v4_slot(D, PerChannel).scores;
+  static constexpr std::int64_t kKeys = kTokens + v4_slot(D, PerChannel).factors;
+  static_assert(kP == kBlockPairs * kBlockPair);
 
-  __host__ __device__ ChunkWorkspace(void* workspace, int d_k, bool per_channel)
-      : base(static_cast<unsigned char*>(workspace)),
-        matrices(kBlockPairs * kBlockPair + kChunk * kChunk * 2),
-        factors(4 * (5 * kChunk + d_k)) {
-    size = matrices + factors + (per_channel ? 3 * kChunk * d_k * 2 : 0);
-  }
-  __device__ unsigned char* N(std::int64_t chunk) const { return base + chunk * size; }
-  __device__ unsigned char* P(std::int64_t chunk) const { return N(chunk) + kBlockPairs * kBlockPair; }
-  __device__ float* tokens(std::int64_t chunk) const {
-    return reinterpret_cast<float*>(base + chunk * size + matrices);
-  }
-  template <class In> __device__ In* keys(std::int64_t chunk) const {
-    return reinterpret_cast<In*>(base + chunk * size + matrices + factors);
-  }
+  unsigned char* base;
+  __device__ explicit ChunkWorkspace(void* workspace) : base(static_cast<unsigned char*>(workspace)) {}
+  __device__ unsigned char* N(std::int64_t chunk) const { return base + chunk * kSize; }
+  __device__ unsigned char* P(std::int64_t chunk) const { return N(chunk) + kP; }
+  __device__ float* tokens(std::int64_t chunk) const { return reinterpret_cast<float*>(N(chunk) + kTokens); }
+  __device__ void* keys(std::int64_t chunk) const { return N(chunk) + kKeys; }
 };
 
 /// The five numbers of token i: R_i = beta v_i - read_key (S k_i) - read_query (S q_i) is what the solve starts from,
@@ -70,6 +64,17 @@ template <int D, bool PerChannel> struct ChainMemory {
   }
 };
 
+/// The planner counts the same bytes.
+template <int D, bool PerChannel>
+constexpr bool kPlannedV4 = [] {
+  for (int groups : {1, 2, 4})
+    for (int stages = 2; stages <= kMostStages; ++stages)
+      if (ChainMemory<D, PerChannel>::bytes(groups, stages) != v4_shared(D, 16 * groups, PerChannel, stages))
+        return false;
+  return v4_slot(D, PerChannel).factors == 4 * (kFactors * kChunk + D);
+}();
+static_assert(kPlannedV4<64, false> && kPlannedV4<128, false> && kPlannedV4<64, true> && kPlannedV4<128, true>);
+
 __device__ inline void put_operand(unsigned char* to, const std::uint32_t (&a)[4]) {
   *reinterpret_cast<uint4*>(to + threadIdx.x % 32 * 16) = make_uint4(a[0], a[1], a[2], a[3]);
 }
@@ -103,7 +108,7 @@ __global__ void __launch_bounds__(M* kTeamThreads + kFetchers, M == 1 ? 2 : 1)
   const int head = static_cast<int>(lane % a.HV), first = static_cast<int>(blockIdx.x % slices) * groups * 16;
   const std::int64_t n = lane / a.HV;
   const Sequence s = a.sequence(n);
-  const ChunkWorkspace workspace(a.workspace, D, PerChannel);
+  const ChunkWorkspace<D, PerChannel> workspace(a.workspace);
   const std::int64_t slot = first_slot(a, n, kChunk);
   const std::int64_t chunks = (s.length + kChunk - 1) / kChunk;
   unsigned char* const exchange = memory + stages * Memory::stage(groups) + group * Memory::kGroupExchange;
@@ -118,7 +123,7 @@ __global__ void __launch_bounds__(M* kTeamThreads + kFetchers, M == 1 ? 2 : 1)
     const std::int64_t chunk = (slot + c) * a.HV + head, begin = c * kChunk;
     constexpr int kPieces = kRowBytes / 16;
     if constexpr (PerChannel) {
-      const In* const keys = workspace.keys<In>(chunk);
+      const In* const keys = static_cast<const In*>(workspace.keys(chunk));
       for (int e = thread; e < 3 * kChunk * kPieces; e += kFetchers) {
         const int tile = e / (kChunk * kPieces), r = e / kPieces % kChunk, piece = e % kPieces;
         copy_async(stage + tile * Memory::kTileBytes + swizzled<kRowBytes>(r, piece), keys + e * 8);
@@ -157,6 +162,7 @@ __global__ void __launch_bounds__(M* kTeamThreads + kFetchers, M == 1 ? 2 : 1)
       commit_copies();
     }
     for (std::int64_t c = 0; c < chunks; ++c) {
+      static_assert(kMostStages == 4);
       if (stages == 2)
         wait_copies<0>();
       else if (stages == 3)
@@ -374,8 +380,8 @@ cudaError_t launch_chain(const Arguments& a, const deltaref_gpu_plan_t& plan, cu
 }
 
 /// Writes N = A - I and P of a chunk. \param A [64][kSquare] the inverse   \param P in shared memory, swizzled<128>
-template <class In>
-__device__ inline void store_matrices_of_chunk(const ChunkWorkspace& workspace, std::int64_t chunk, const float* A,
+template <class In, class Workspace>
+__device__ inline void store_matrices_of_chunk(const Workspace& workspace, std::int64_t chunk, const float* A,
                                                const unsigned char* P, int threads) {
   const int thread = threadIdx.x, lane = thread % 32, g = lane / 4, t = lane % 4;
   for (int block = thread / 32; block < kBlockPairs; block += threads / 32) {

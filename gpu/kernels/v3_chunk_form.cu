@@ -176,7 +176,7 @@ template <class In, class Acc> __global__ void __launch_bounds__(kThreads) chunk
 
 cudaError_t launch_v3(const Arguments& a, deltaref_dtype dtype, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
   return with_types(dtype, [&]<class In, class Acc>(In, Acc) {
-    const auto shared = static_cast<int>(chunk_form_shared(plan.chunk, a.d_k, sizeof(Acc)));
+    const auto shared = static_cast<int>(v3_shared(plan.chunk, a.d_k, sizeof(Acc)));
     const cudaError_t error = allow_all_shared_memory(chunk_form<In, Acc>);
     if (error != cudaSuccess) return error;
     const auto blocks = static_cast<unsigned>(a.N * a.HV * ((a.d_v + kTile - 1) / kTile));

@@ -153,7 +153,7 @@ template <class In, int D> __global__ void __launch_bounds__(kThreads, 4) prepar
   __syncthreads();
   invert_unit_lower(A, L);
 
-  const ChunkWorkspace workspace(a.workspace, D, false);
+  const ChunkWorkspace<D, false> workspace(a.workspace);
   store_matrices_of_chunk<In>(workspace, chunk, A, P, kThreads);
   if (thread < kChunk) {
     const int i = thread, last = kChunk - 1;
@@ -197,6 +197,7 @@ template <class In, int D> __global__ void __launch_bounds__(kThreads, 4) prepar
 template <class In, int D>
 cudaError_t launch(const Arguments& a, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
   constexpr int shared = Shared<D>::kBytes;
+  static_assert(shared <= v4_shared(D, 16, false, 2));  // where the serial stage fits, so does this one
   const cudaError_t error = allow_all_shared_memory(prepare<In, D>);
   if (error != cudaSuccess) return error;
   prepare<In, D><<<static_cast<unsigned>(plan.slots * a.HV), kThreads, shared, stream>>>(a);

@@ -102,8 +102,8 @@ template <class In, int D> __global__ void __launch_bounds__(kThreads) prepare_k
   }
   __syncthreads();
 
-  const ChunkWorkspace workspace(a.workspace, D, true);
-  In* const keys = workspace.keys<In>(chunk);
+  const ChunkWorkspace<D, true> workspace(a.workspace);
+  In* const keys = static_cast<In*>(workspace.keys(chunk));
   for (int e = thread; e < kChunk * kPieces; e += kThreads) {
     const int i = e / kPieces, piece = e % kPieces, block = i / kBlock;
     const In* const k_i = reinterpret_cast<const In*>(K + swizzled<kRowBytes>(i, piece));
@@ -245,9 +245,11 @@ template <class In, int D> __global__ void __launch_bounds__(kThreads) prepare_k
 
 template <class In, int D>
 cudaError_t launch(const Arguments& a, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
+  constexpr int shared = Shared<D>::kBytes;
+  static_assert(shared <= v4_shared(D, 16, true, 2));  // where the serial stage fits, so does this one
   const cudaError_t error = allow_all_shared_memory(prepare_kda<In, D>);
   if (error != cudaSuccess) return error;
-  prepare_kda<In, D><<<static_cast<unsigned>(plan.slots * a.HV), kThreads, Shared<D>::kBytes, stream>>>(a);
+  prepare_kda<In, D><<<static_cast<unsigned>(plan.slots * a.HV), kThreads, shared, stream>>>(a);
   if (const cudaError_t launched = cudaGetLastError(); launched != cudaSuccess) return launched;
   return launch_chain<In, D, true>(a, plan, stream);
 }

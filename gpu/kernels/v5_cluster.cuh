@@ -51,7 +51,7 @@ struct Numbers {
 /// stage say that all of it is there (full), that W, T, Q and V are used up (used), that all of it is (free); tail:
 /// what has rows beyond a sequence's end has come and can be cleared.
 template <int D> struct ChainShared {
-  static constexpr int kMaxDepth = 4;
+  static constexpr int kMaxDepth = kMostStages;
   static constexpr int kFull = 0, kUsed = 8 * kMaxDepth, kFree = 16 * kMaxDepth, kTail = 24 * kMaxDepth;
   static constexpr int kFactors = 128, kTurn = 2560, kWarpTurn = kChunk * 32;
   static constexpr int kKeys = D / 64 * 8192;
@@ -88,6 +88,16 @@ template <int D> struct TeamShared {
   __device__ static constexpr int barriers(int team) { return team * kBarriers; }
   __device__ static constexpr int memory(int team) { return kFirst + team * kBytes; }
 };
+
+/// The planner counts the same bytes.
+template <int D>
+constexpr bool kPlannedV5 = [] {
+  for (int warpgroups : {1, 2})
+    for (int depth = 2; depth <= kMostStages; ++depth)
+      if (ChainShared<D>::bytes(warpgroups, depth) != v5_chain_shared(D, 64 * warpgroups, depth)) return false;
+  return TeamShared<D>::kAll == v5_producer_shared(D);
+}();
+static_assert(kPlannedV5<64> && kPlannedV5<128>);
 
 /// The chunks of a cluster in the order in which all its blocks meet them: lane after lane, each from its beginning.
 struct Walk {

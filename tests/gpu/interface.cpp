@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -17,6 +18,7 @@
 namespace delta::gpu {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr deltaref_gpu_device_t kH200{90, 132, 232448}, kA100{80, 108, 166912}, kAda{89, 128, 101376},
@@ -57,7 +59,8 @@ TEST(Description, WhatIsWrongIsSaidInOneSentence) {
   EXPECT_THAT(wrong([](auto& p) { p.dtype = -1; }), HasSubstr("dtype"));
   EXPECT_THAT(wrong([](auto& p) { p.gate = 2; }), HasSubstr("gate"));
   EXPECT_THAT(wrong([](auto& p) { p.state_layout = 2; }), HasSubstr("state_layout"));
-  EXPECT_THAT(wrong([](auto& p) { p.version = 6; }), HasSubstr("version"));
+  EXPECT_THAT(wrong([](auto& p) { p.version = DELTAREF_NEWEST + 1; }),
+              HasSubstr("version: expected 0 (auto) to " + std::to_string(DELTAREF_NEWEST)));
   EXPECT_THAT(wrong([](auto& p) { p.rows = 48; }), HasSubstr("rows"));
   EXPECT_THAT(wrong([](auto& p) { p.B = 0; }), HasSubstr("B = 0"));
   EXPECT_THAT(wrong([](auto& p) { p.HV = 5; }), HasSubstr("multiple of H, got H = 2, HV = 5"));
@@ -120,6 +123,8 @@ TEST(Choice, AskingForAVersionThatDoesNotFitIsRefusedWithTheReason) {
   deltaref_gpu_problem p = sound();
   p.version = DELTAREF_V4, p.d_v = 96;
   EXPECT_THAT(refused(p, DELTAREF_UNSUPPORTED), HasSubstr("64 and 128"));
+  p = sound(), p.version = DELTAREF_V4, p.d_k = 64, p.rows = 128;
+  EXPECT_THAT(refused(p, DELTAREF_UNSUPPORTED), HasSubstr("a block of v4 owns 16, 32 or 64 rows"));
   p.version = DELTAREF_V2;
   EXPECT_EQ(planned(p).version, DELTAREF_V2);
   int trace = 0;
@@ -139,41 +144,127 @@ TEST(Choice, DoesNotDependOnTheLength) {  // or appending tokens would change bi
   }
 }
 
-TEST(Choice, HeadsThatLeaveTheDeviceIdleArePreparedBeside) {
+/// So many heads of 128 value channels, or of d_v, for v5.
+deltaref_gpu_problem hopper(std::int64_t heads, std::int64_t d_v = 128) {
   deltaref_gpu_problem p = sound();
-  p.d_v = 128, p.v = p.o = contiguous(p.v.data, p.T, p.HV, p.d_v);
-  EXPECT_EQ(planned(p).overlap, DELTAREF_BESIDE);  // 2 sequences x 6 heads x 2 blocks of 64 rows
-  EXPECT_EQ(planned(p).producers, 132 - 24);
-  p.overlap = DELTAREF_BEFORE;
-  EXPECT_EQ(planned(p).producers, 132);
-  p.overlap = DELTAREF_CHOSEN, p.B = 6;
-  EXPECT_EQ(planned(p).overlap, DELTAREF_BEFORE);
-  p.overlap = DELTAREF_BESIDE, p.B = 11, p.version = DELTAREF_V5;
-  EXPECT_THAT(refused(p, DELTAREF_UNSUPPORTED), HasSubstr("132 blocks leave none of 132"));
-  p.overlap = 3;
-  EXPECT_THAT(refused(p, DELTAREF_INVALID_ARGUMENT), HasSubstr("overlap"));
+  p.version = DELTAREF_V5, p.B = 1, p.H = p.HV = heads, p.d_v = d_v;
+  p.q = p.k = contiguous(p.q.data, p.T, p.H, p.d_k), p.v = p.o = contiguous(p.v.data, p.T, p.HV, p.d_v);
+  return p;
+}
+
+/// rows, chains, producers, clusters
+std::array<std::int32_t, 4> cluster(const deltaref_gpu_plan_t& plan) {
+  return {plan.rows, plan.chains, plan.producers, plan.clusters};
+}
+TEST(Clusters, FewHeadsHaveTwiceAsManyBlocks) {
+  for (const int heads : {1, 12, 30})  // 30: as many clusters of four as an H200 holds at a time
+    EXPECT_THAT(cluster(planned(hopper(heads))), ElementsAre(64, 2, 2, heads));
+  EXPECT_THAT(cluster(planned(hopper(31))), ElementsAre(128, 1, 1, 31));
+  EXPECT_THAT(cluster(planned(hopper(66))), ElementsAre(128, 1, 1, 66));
+  EXPECT_THAT(cluster(planned(hopper(67))), ElementsAre(128, 1, 1, 66)) << "66 clusters of two are resident";
+  deltaref_gpu_problem p = hopper(6);  // heads of all sequences count
+  p.B = 6;
+  EXPECT_THAT(cluster(planned(p)), ElementsAre(128, 1, 1, 36));
+  const std::int64_t offsets[] = {0, 10, 20, 30, 40, 50};
+  p.B = 1, p.cu_seqlens = offsets, p.sequences = 5;
+  EXPECT_THAT(cluster(planned(p)), ElementsAre(64, 2, 2, 30));
+}
+
+TEST(Clusters, SixtyFourChannelsAreOneBlock) {
+  EXPECT_THAT(cluster(planned(hopper(12, 64))), ElementsAre(64, 1, 1, 12));
+  EXPECT_THAT(cluster(planned(hopper(100, 64))), ElementsAre(64, 1, 1, 66));
+}
+
+TEST(Clusters, RowsMayBeForced) {
+  auto forced = [](std::int64_t heads, std::int32_t rows, std::int64_t d_v = 128) {
+    deltaref_gpu_problem p = hopper(heads, d_v);
+    p.rows = rows;
+    return p;
+  };
+  EXPECT_THAT(cluster(planned(forced(12, 128))), ElementsAre(128, 1, 1, 12));
+  EXPECT_THAT(cluster(planned(forced(100, 64))), ElementsAre(64, 2, 2, 30));
+  for (const int rows : {16, 32})
+    EXPECT_THAT(refused(forced(12, rows), DELTAREF_UNSUPPORTED), HasSubstr("a block of v5 owns 64 or 128 rows"));
+  EXPECT_THAT(refused(forced(12, 128, 64), DELTAREF_UNSUPPORTED), HasSubstr("at most d_v"));
+}
+
+TEST(Clusters, ASliceOfADeviceHasAtLeastOne) {
+  constexpr deltaref_gpu_device_t slice{90, 8, 232448};
+  EXPECT_THAT(cluster(planned(hopper(1), slice)), ElementsAre(64, 2, 2, 1));
+  EXPECT_THAT(cluster(planned(hopper(9), slice)), ElementsAre(128, 1, 1, 4));
+}
+
+TEST(Clusters, OtherVersionsHaveNone) {
+  deltaref_gpu_problem p = hopper(12);
+  for (p.version = DELTAREF_V1; p.version < DELTAREF_V5; ++p.version) {
+    const deltaref_gpu_plan_t plan = planned(p);
+    EXPECT_EQ(plan.chains + plan.producers + plan.clusters, 0) << p.version;
+  }
+}
+
+/// Bytes of shared memory of the largest block that a plan launches.
+std::int64_t shared_memory(const deltaref_gpu_problem& p, const deltaref_gpu_plan_t& plan) {
+  switch (plan.version) {
+    case DELTAREF_V3:
+      return v3_shared(plan.chunk, p.d_k, p.dtype == DELTAREF_FP64 ? 8 : 4);
+    case DELTAREF_V4:
+      return v4_shared(p.d_k, plan.rows, p.rule == DELTAREF_KDA, plan.stages);
+    case DELTAREF_V5:
+      return v5_shared(p.d_k, plan.rows, plan.stages);
+    default:
+      return 0;
+  }
 }
 
 TEST(Memory, NoKernelAsksForMoreSharedMemoryThanTheDeviceHas) {
+  std::map<std::int32_t, int> seen;
   for (const auto& device : {kH200, kA100, kAda})
-    for (std::int64_t d : {16, 64, 100, 128, 256})
-      for (int dtype = 0; dtype <= DELTAREF_FP64; ++dtype)
-        for (int rule = 0; rule <= DELTAREF_KDA; ++rule) {
-          deltaref_gpu_problem p = sound();
-          p.rule = rule, p.dtype = dtype, p.d_k = p.d_v = d;
-          p.g = p.beta = p.lambda = {};
-          p.q = p.k = contiguous(p.q.data, p.T, p.H, d), p.v = p.o = contiguous(p.v.data, p.T, p.HV, d);
-          const deltaref_gpu_plan_t plan = planned(p, device);
-          if (plan.version == DELTAREF_V3) {
-            EXPECT_LE(chunk_form_shared(plan.chunk, d, dtype == DELTAREF_FP64 ? 8 : 4), device.shared_memory);
-          }
-          if (plan.version == DELTAREF_V4) {
-            EXPECT_LE(chain_shared(d, plan.rows, rule == DELTAREF_KDA, plan.stages), device.shared_memory);
-          }
-          if (plan.version == DELTAREF_V5) {
-            EXPECT_LE(hopper_shared(d), device.shared_memory);
-          }
-        }
+    for (const std::int64_t d_k : {16, 64, 100, 128, 256})
+      for (const std::int64_t d_v : {64, 128, 256})
+        for (const std::int64_t B : {1, 2, 40})
+          for (int dtype = 0; dtype <= DELTAREF_FP64; ++dtype)
+            for (int rule = 0; rule <= DELTAREF_KDA; ++rule)
+              for (const std::int32_t rows : {0, 16, 64, 128}) {
+                deltaref_gpu_problem p = sound();
+                p.rule = rule, p.dtype = dtype, p.B = B, p.d_k = d_k, p.d_v = d_v, p.rows = rows;
+                p.g = p.beta = p.lambda = {};
+                p.q = p.k = contiguous(p.q.data, p.T, p.H, d_k), p.v = p.o = contiguous(p.v.data, p.T, p.HV, d_v);
+                const deltaref_gpu_plan_t plan = planned(p, device);
+                ++seen[plan.version];
+                EXPECT_LE(shared_memory(p, plan), device.shared_memory) << plan.reason;
+                if (plan.version >= DELTAREF_V4) {
+                  EXPECT_GE(plan.stages, 2);
+                }
+              }
+  for (const auto version : {DELTAREF_V2, DELTAREF_V3, DELTAREF_V4, DELTAREF_V5})
+    EXPECT_GT(seen[version], 0) << version;
+}
+
+TEST(Memory, StagesAreAsManyAsFit) {
+  auto stages = [](std::int64_t d_k, std::int32_t rows) {
+    deltaref_gpu_problem p = hopper(100);
+    p.d_k = d_k, p.rows = rows, p.q = p.k = contiguous(p.q.data, p.T, p.H, d_k);
+    return planned(p).stages;
+  };
+  EXPECT_EQ(stages(128, 128), 2);
+  EXPECT_EQ(stages(128, 64), 3);
+  EXPECT_EQ(stages(64, 128), 3);
+  EXPECT_EQ(stages(64, 64), 4);
+  EXPECT_EQ(v5_chain_shared(128, 64, 3), kH200.shared_memory) << "to the last byte";
+  deltaref_gpu_device_t smaller = kH200;
+  smaller.shared_memory = v5_producer_shared(128) - 1;  // a chain of two stages would fit
+  EXPECT_THAT(refused(hopper(12), DELTAREF_UNSUPPORTED, smaller), HasSubstr("bytes of shared memory"));
+}
+
+TEST(Memory, V5HasNoWorkspaceButTheOffsets) {
+  deltaref_gpu_problem p = hopper(100);
+  p.B = 8, p.T = 4096;
+  EXPECT_EQ(planned(p).workspace, 0);
+  const std::vector<std::int64_t> offsets(33);  // 33 numbers of 8 bytes
+  p.B = 1, p.cu_seqlens = offsets.data(), p.sequences = 32;
+  EXPECT_EQ(planned(p).workspace, 512);
+  p.sequences = 31;
+  EXPECT_EQ(planned(p).workspace, 256);
 }
 
 TEST(Memory, EveryChunkHasASlotOfItsOwn) {
@@ -193,7 +284,7 @@ TEST(Memory, EveryChunkHasASlotOfItsOwn) {
 
 TEST(Memory, SizesAre64BitsWide) {
   deltaref_gpu_problem p = sound();
-  p.B = 64, p.T = 1 << 17, p.H = p.HV = 64, p.d_v = 128;
+  p.version = DELTAREF_V4, p.B = 64, p.T = 1 << 17, p.H = p.HV = 64, p.d_v = 128;
   EXPECT_GT(planned(p).workspace, std::uint64_t{1} << 32);
 }
 
