@@ -119,8 +119,8 @@ std::string v5_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device
   if (const std::string why = tensor_core_obstacle("v5", p); !why.empty()) return why;
   if (!walkable(p.q, p.B, p.T, p.H) || !walkable(p.k, p.B, p.T, p.H) || !walkable(p.v, p.B, p.T, p.HV))
     return "v5 needs q, k and v with positive strides";
-  if (p.T >= std::int64_t{1} << 31 || slots(p, kChunk) * p.HV >= std::int64_t{1} << 31)
-    return "v5 counts tokens and chunks in 32 bits";
+  constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 2 * kChunk;
+  if (p.T > kMost || slots(p, kChunk) * p.HV > kMost) return "v5 counts tokens and chunks in 32 bits";
   if (p.trace.W || p.trace.U) return "v5 computes neither W nor U~";
   if (p.rows && (p.rows < 64 || p.rows > p.d_v)) return "a block of v5 owns 64 or 128 rows of S, at most d_v";
   // A cluster is one block that carries all rows of S and one that prepares. Where heads are so few that all of them
@@ -133,7 +133,8 @@ std::string v5_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device
       static_cast<std::int32_t>(std::min(lanes, resident_clusters(device.multiprocessors, out.chains + out.producers)));
   auto needs = [&](int stages) { return v5_shared(p.d_k, out.rows, stages); };
   if (needs(2) > device.shared_memory) return more_shared_memory("v5", needs(2), device);
-  out.stages = kMostStages;
+  // A team is told of its next chunk's stage only when it has filled the last one's: no more stages than teams.
+  out.stages = std::min(kMostStages, kTeams * out.producers);
   while (needs(out.stages) > device.shared_memory) --out.stages;
   out.chunk = kChunk;
   return "";

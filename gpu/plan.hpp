@@ -19,6 +19,8 @@ inline constexpr int kChunk = 64;      ///< C of the tensor-core kernels
 inline constexpr int kTile = 32;       ///< value channels of a block of v3
 inline constexpr int kMostStages = 4;  ///< chunks that a block of the serial stages of v4 and v5 holds at a time
 
+inline constexpr int kTeams = 3;  ///< of a producer of v5: warpgroups that prepare a chunk each
+
 /// Tokens that the chunk slots are counted over.
 std::int64_t tokens(const deltaref_gpu_problem& p);
 std::int64_t sequences(const deltaref_gpu_problem& p);
@@ -70,9 +72,9 @@ constexpr std::int64_t v5_chain_shared(std::int64_t d_k, std::int64_t rows, std:
          stages * (3 * tile_bytes(d_k) + 2 * kSquareBytes + tile_bytes(rows));
 }
 
-/// Shared memory of a producer of v5: barriers; for each of its three teams K, Q, W, P, blocks of L and A, numbers.
+/// Shared memory of a producer of v5: barriers; for each of its teams K, Q, W, P, blocks of L and A, numbers.
 constexpr std::int64_t v5_producer_shared(std::int64_t d_k) {
-  return 1024 + 3 * (3 * tile_bytes(d_k) + kSquareBytes + 18 * 1024);
+  return 1024 + kTeams * (3 * tile_bytes(d_k) + kSquareBytes + 18 * 1024);
 }
 
 /// Shared memory of a block of v5, which may be either.

@@ -24,6 +24,7 @@ constexpr std::string_view kSizes[] = {
     "B1_T137_H1_HV2_K64_V128_packed0.5.5.69.130_C64",
     "B1_T70_H1_HV1_K256_V40_C64",
     "B1_T192_H1_HV1_K128_V128_C64",
+    "B1_T260_H1_HV2_K64_V64_C64",  // more chunks than a block holds at a time
 };
 
 constexpr Index kTraced = 130 * 2 * 64 * 64;  ///< numbers of all states, up to which every intermediate is compared

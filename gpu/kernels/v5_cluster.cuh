@@ -14,8 +14,6 @@
 
 namespace delta::gpu {
 
-constexpr int kTeams = 3;  ///< of a producer: warpgroups that prepare a chunk each
-
 /// Where the copy engine finds q, k and v.
 struct Maps {
   CUtensorMap q, k, v;
