@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The schedule of v5 and v6 in plain C++, over any scalar. A head of a sequence is served by two kinds of workers:
-// producers prepare chunks, none waiting for another, and chains carry the state S through them, one after the other.
-// With `Exact` it is an identity, proved over the rationals; with `SixteenBits` it rounds where the kernel rounds, and
-// its error is what that kernel is expected to make.
+// The schedule of v5 in plain C++, over any scalar; with segments, of a kernel that is still to be written. A head of a
+// sequence is served by two kinds of workers: producers prepare chunks, none waiting for another, and chains carry the
+// state S through them, one after the other. With `Exact` it is an identity, proved over the rationals; with
+// `SixteenBits` it rounds where the kernel rounds, and its error is what that kernel is expected to make.
 #pragma once
 #include "gpu/schedule/split.hpp"
 
@@ -27,8 +27,8 @@ void replay(Mat<T>& S, const Segment<T>& segment, Mat<T>& O, const Rounding& rou
   }
 }
 
-/// A head from its first token to its last: prepare, cut, scan, replay. \param segments  1: as v5; more: as v6
-/// \param watch  is shown each chunk, in order   \formula{F84}
+/// A head from its first token to its last: prepare, cut, scan, replay. \param segments  1: as v5; more: walked at the
+/// same time \param watch  is shown each chunk, in order   \formula{F84}
 template <Ring T, class Rounding>
 Output<T> hopper(const Head<T>& head, const Rounding& round, Index segments = 1, const Tiles& tiles = {},
                  const Watch<Walked<T>>& watch = nullptr) {

@@ -19,13 +19,17 @@ struct TensorCoreChunk {
   Vec<double> gamma;    ///< [C]
 };
 
-/// The schedule of v4 in plain C++: the same products on the same rounded operands, in the same places. Its
-/// error is what that kernel is expected to make, and it can be stepped through without a GPU. \f[ R = B(V - D_g X \hat
-/// S^\top), \quad Z = R + \hat N (\hat R + \check R) + \check N \hat R, \quad
+/// The schedule of v4 in plain C++: the same products on the same rounded operands, in the same places. Its error is
+/// what that kernel is expected to make, and it can be stepped through without a GPU.
+///
+/// \f[ R = B(V - D_g X \hat S^\top), \quad Z = R + \hat N (\hat R + \check R) + \check N \hat R, \quad
 ///     O = D_g Q \hat S^\top + \hat P \hat Z, \quad S' = \gamma_C S + \widehat{D_w Z}^\top K \f]
-/// A check is the rest, rounded: \f$ \check N = \widehat{N - \hat N} \f$. A hat is a rounding to the 16-bit format.
-/// With a decay per channel the decayed copies of q and k are rounded, and so are the two factors of a score between
-/// different blocks of 16 tokens. \param f  bf16 or fp16   \param watch  is shown each chunk
+///
+/// A hat is a rounding to the 16-bit format, a check the rest, rounded: \f$ \check N = \widehat{N - \hat N} \f$. With a
+/// decay per channel the decayed copies of q and k are rounded, and so are the two factors of a score between different
+/// blocks of 16 tokens.
+///
+/// \param f  bf16 or fp16   \param watch  is shown each chunk
 /// \formula{F84} \formula{C-kda}
 inline Output<double> tensor_cores(const Stream<double>& stream, const Format& f,
                                    const std::function<void(const TensorCoreChunk&)>& watch = nullptr) {
