@@ -189,7 +189,7 @@ std::string gpu_page(const fs::path& root) {
       "Made from the evidence that `./run gpu` leaves behind in `gpu/evidence`; nothing here was written by hand. A "
       "figure "
       "is recorded only from a run in which no check failed. What each version changed and what that taught is told in "
-      "`gpu/NOTES.md`.\n\n";
+      "`gpu/NOTES.md`, and \\ref hopper \"how the newest one works\" on a page of its own.\n\n";
   std::vector<fs::path> files;
   if (fs::exists(root / "gpu/evidence"))
     for (const auto& entry : fs::directory_iterator(root / "gpu/evidence"))
