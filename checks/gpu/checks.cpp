@@ -97,7 +97,7 @@ void work(const Job& job, const Selection& what, const Report& report) {
   if (variants) normalised.emplace(Case(*job.rule, *find_family("raw_keys"), size, what.seed, Variant::l2norm));
 
   const auto numbers = size.shape.T * size.shape.HV * size.shape.d_k * size.shape.d_v;
-  for (std::int32_t version = DELTAREF_V1; version <= DELTAREF_V5; ++version)
+  for (std::int32_t version = DELTAREF_V1; version <= DELTAREF_NEWEST; ++version)
     for (std::int32_t dtype = DELTAREF_BF16; dtype <= DELTAREF_FP64; ++dtype) {
       auto& [c, model] = plain;
       if (!chosen(what, version) || !c.served(version, dtype) || !holds(c.given, format_of(dtype))) continue;
@@ -120,7 +120,7 @@ void work(const Job& job, const Selection& what, const Report& report) {
 
 /// Heads beyond 2^31 elements: the last one gives the bits it gives alone.
 void far_rows(const Selection& what, const Report& report) {
-  for (std::int32_t version = DELTAREF_V1; version <= DELTAREF_V5; ++version) {
+  for (std::int32_t version = DELTAREF_V1; version <= DELTAREF_NEWEST; ++version) {
     if (!chosen(what, version) || (version >= DELTAREF_V5 && !hopper_is_here())) continue;
     Row row{.kernel = "v" + std::to_string(version),
             .rule = "gated_delta",

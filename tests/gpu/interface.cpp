@@ -241,8 +241,8 @@ TEST(Memory, NoKernelAsksForMoreSharedMemoryThanTheDeviceHas) {
 }
 
 TEST(Memory, StagesAreAsManyAsFit) {
-  auto stages = [](std::int64_t d_k, std::int32_t rows) {
-    deltaref_gpu_problem p = hopper(100);
+  auto stages = [](std::int64_t d_k, std::int32_t rows, std::int64_t d_v = 128) {
+    deltaref_gpu_problem p = hopper(100, d_v);
     p.d_k = d_k, p.rows = rows, p.q = p.k = contiguous(p.q.data, p.T, p.H, d_k);
     return planned(p).stages;
   };
@@ -250,10 +250,20 @@ TEST(Memory, StagesAreAsManyAsFit) {
   EXPECT_EQ(stages(128, 64), 3);
   EXPECT_EQ(stages(64, 128), 3);
   EXPECT_EQ(stages(64, 64), 4);
+  EXPECT_EQ(stages(64, 64, 64), kTeams) << "a chain with more stages than its one producer has teams waits for ever";
   EXPECT_EQ(v5_chain_shared(128, 64, 3), kH200.shared_memory) << "to the last byte";
   deltaref_gpu_device_t smaller = kH200;
   smaller.shared_memory = v5_producer_shared(128) - 1;  // a chain of two stages would fit
   EXPECT_THAT(refused(hopper(12), DELTAREF_UNSUPPORTED, smaller), HasSubstr("bytes of shared memory"));
+}
+
+TEST(Memory, V4TakesFewerRowsWhereMoreDoNotFit) {
+  deltaref_gpu_problem p = hopper(100);
+  p.version = DELTAREF_V4, p.g = p.beta = p.lambda = {};
+  EXPECT_EQ(planned(p, kH200).rows, 64);
+  EXPECT_EQ(planned(p, kA100).rows, 32);
+  p.rule = DELTAREF_KDA;
+  EXPECT_EQ(planned(p, kA100).rows, 16);
 }
 
 TEST(Memory, V5HasNoWorkspaceButTheOffsets) {
