@@ -3,8 +3,9 @@
  * The kernels of deltaref from C: plain pointers, sizes and strides.
  *
  * One call computes, for every value head of every sequence, the recurrence
- * \f[ S_t = S_{t-1}\,\mathrm{diag}(\alpha_t), \quad e_t = v_t - S_t x_t, \quad S_t \mathrel{+}= \beta_t e_t k_t^\top,
- *     \quad o_t = \mathrm{scale}\; S_t q_t, \qquad x_t = c\,k_t + \lambda_t q_t \f]
+ * \f[ S_t = S_{t-1}\,\mathrm{diag}(\alpha_t), \quad \tilde e_t = v_t - S_t x_t, \quad
+ *     S_t \mathrel{+}= \beta_t \tilde e_t k_t^\top, \quad o_t = \mathrm{scale}\; S_t q_t, \qquad
+ *     x_t = c\,k_t + \lambda_t q_t \f]
  * with c = 0 for linear, retnet and mamba2 and c = 1 for delta, gated_delta, q_delta and kda.
  * S is [d_v x d_k]. All data pointers are device pointers, except `cu_seqlens`. Every function returns a status;
  * deltaref_gpu_last_error() has the sentence that belongs to it.
@@ -73,7 +74,7 @@ typedef struct {
   void* states;      /**< v1: [B, T, HV, d_v, d_k]  S_t */
   void* gamma;       /**< v3 to v5: [slots, HV, C]        gamma_i (scalar decay) */
   void* L_g;         /**< v3 to v5: [slots, HV, C, C]     sl(B (H . X K^T)) */
-  void* inverse;     /**< v3 to v5: [slots, HV, C, C]     (I + L_g)^{-1} */
+  void* inverse;     /**< v3 to v5: [slots, HV, C, C]     A = (I + L_g)^{-1} */
   void* W;           /**< v3: [slots, HV, C, d_k]   W = (I + L)^{-1} B X;  v4: D_g W, which alone its inverse gives */
   void* U;           /**< v3, v4: [slots, HV, C, d_v]   U~ = (I + L_g)^{-1} B V */
   void* Z;           /**< v3 to v5: [slots, HV, C, d_v]   Z = U~ - D_g W S^T */
@@ -105,7 +106,7 @@ typedef struct {
   int32_t version;        /**< the kernel that runs */
   int32_t chunk;          /**< its chunk length C, 1 for the recurrent ones */
   int32_t rows;           /**< rows of S (value channels) of a block of its serial stage */
-  int32_t stages;         /**< chunks its shared memory holds at a time */
+  int32_t stages;         /**< chunks its shared memory holds at a time; 0 for v1 to v3 */
   int32_t chains;         /**< v5: blocks that carry the S of a head, else 0 */
   int32_t producers;      /**< v5: blocks that prepare a head's chunks, else 0 */
   int32_t clusters;       /**< v5: clusters, which share the heads of all sequences, else 0 */
@@ -129,7 +130,8 @@ deltaref_status deltaref_gpu_plan(const deltaref_gpu_problem* problem, const del
                                   deltaref_gpu_plan_t* plan);
 
 /** Launches on `stream` (a cudaStream_t, NULL: the default stream) and returns without waiting.
- * \param workspace device memory, aligned to 256 bytes, that the call may overwrite; plan.workspace bytes are enough */
+ * \param workspace device memory, aligned to 256 bytes, that the call may overwrite; plan.workspace bytes are enough;
+ *                  may be NULL if that is 0 */
 deltaref_status deltaref_gpu_run(const deltaref_gpu_problem* problem, void* workspace, size_t size, void* stream);
 
 /** The status as a phrase. */
