@@ -167,8 +167,11 @@ std::string device_section(const Json& e, const std::string& hash) {
   s += "\n";
   if (const std::string note = e.value("note", ""); !note.empty()) s += note + "\n\n";
   constexpr std::pair<const char*, const char*> passes[] = {
-      {"forward", "Forward"}, {"forward_backward", "Forward and backward"}, {"decode", "Decoding, one token"},
-      {"long", "Two heads along a long sequence"}, {"host", "A short call from the host, until its result is there"}};
+      {"forward", "Forward"},
+      {"forward_backward", "Forward and backward"},
+      {"decode", "Decoding, one token"},
+      {"long", "Two heads along a long sequence"},
+      {"host", "A short call from the host, until its result is there"}};
   for (const auto& [pass, title] : passes)
     if (const std::string t = timings(e, pass, copy); !t.empty())
       s += std::string("### ") + title +

@@ -11,7 +11,7 @@ constexpr double kTold = 0.5;
 /// Three versions of the same numbers, over chunks and heads: a kernel's, its schedule's, and the exact ones.
 struct Agreement {
   double kernel_to_schedule = 0, exact_to_schedule = 0, exact = 0;  ///< sums of squares
-  double roundings = 0;  ///< that decide one number or one row of them
+  double roundings = 0;                                             ///< that decide one number or one row of them
 
   void add(const Mat<double>& from_kernel, const Mat<double>& from_schedule, const Mat<double>& want, Index rounded) {
     kernel_to_schedule += (from_kernel - from_schedule).squaredNorm();
