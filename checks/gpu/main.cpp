@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "checks/core/families.hpp"
 #include "checks/gpu/checks.hpp"
 #include "checks/program/whole_number.hpp"
 #include "gpu/deltaref_gpu.hpp"
@@ -17,12 +18,15 @@ int main(int argc, char** argv) {
                "deltaref-gpu"};
   gpu::Selection what;
   std::string out;
-  app.add_option("--rule", what.rules, "only these rules");
-  app.add_option("--family", what.families, "only these families of inputs");
+  std::vector<std::string> rule_names, family_names;
+  for (int rule = 0; rule <= DELTAREF_KDA; ++rule) rule_names.emplace_back(deltaref_gpu_rule_name(rule));
+  for (const Family& f : families()) family_names.emplace_back(f.name);
+  app.add_option("--rule", what.rules, "only these rules")->check(CLI::IsMember(rule_names));
+  app.add_option("--family", what.families, "only these families of inputs")->check(CLI::IsMember(family_names));
   app.add_option("--kernel", what.versions, "only these versions")->check(CLI::Range(1, int{DELTAREF_NEWEST}));
   app.add_option("--seed", what.seed, "seed of the inputs")->check(whole_number)->capture_default_str();
   app.add_option("--seconds", what.seconds, "start no case after this many seconds");
-  app.add_flag("--quick", what.quick, "two families, two sizes: for compute-sanitizer");
+  app.add_flag("--quick", what.quick, "one family, two sizes: for compute-sanitizer");
   app.add_option("--out", out, "write the rows here as JSON");
   try {
     app.parse(argc, argv);
