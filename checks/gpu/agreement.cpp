@@ -11,12 +11,12 @@ constexpr double kTold = 0.5;
 /// Three versions of the same numbers, over chunks and heads: a kernel's, its schedule's, and the exact ones.
 struct Agreement {
   double kernel_to_schedule = 0, exact_to_schedule = 0, exact = 0;  ///< sums of squares
-  double roundings = 0;                                             ///< that decide one number or one row of them
+  double roundings = 0;                                             ///< that decide them
 
-  void add(const Mat<double>& from_kernel, const Mat<double>& from_schedule, const Mat<double>& want, Index rounded) {
+  void add(const Mat<double>& from_kernel, const Mat<double>& from_schedule, const Mat<double>& want, double rounded) {
     kernel_to_schedule += (from_kernel - from_schedule).squaredNorm();
     exact_to_schedule += (want - from_schedule).squaredNorm();
-    exact += want.squaredNorm(), roundings += static_cast<double>(rounded);
+    exact += want.squaredNorm(), roundings += rounded;
   }
 
   double figure() const { return ratio_of(std::sqrt(kernel_to_schedule), std::sqrt(exact_to_schedule)); }
@@ -26,9 +26,8 @@ struct Agreement {
   /// delta / ulp, and are then an ulp apart; a rounding errs by ulp / sqrt(12). An ulp is between u and 2 u of the
   /// number; with u for it the figure is an upper one, about
   /// \f[ \sqrt{12\,(sums / u + 4 / n)}, \f]
-  /// sums being delta relative to the numbers, and 4 / n those few of n that flip however small their probability. A
-  /// number of o has roundings of its own; a row of the state shares those of Z; with strong gates they are in effect
-  /// those of the last token, so n is only the number of rows.
+  /// sums being delta relative to the numbers, and 4 / n those few of n that flip however small their probability. Each
+  /// number of o is one of them; what decides a state are the numbers of Z, as many as tokens have a share in it.
   /// Independent roundings in the same places would make it sqrt(2), a single one in another place about 1/2.
   double expected_figure(double sums, const Format& f) const {
     return std::sqrt(12 * (sums / f.unit() + 4 / std::max(1.0, roundings)));
@@ -45,6 +44,13 @@ struct Agreement {
   }
 };
 
+/// How many tokens the state at a chunk's end is made of, by their shares: all of them without decay, one with strong
+/// gates.
+double share_holders(const Vec<double>& write) {
+  const double squares = write.squaredNorm(), fourth = write.array().square().square().sum();
+  return fourth > 0 ? squares * squares / fourth : 0;
+}
+
 }  // namespace
 
 void judge_agreement(const Case& c, Model& model, const Call& call, const Report& report) {
@@ -58,8 +64,7 @@ void judge_agreement(const Case& c, Model& model, const Call& call, const Report
       const Head<double> head = c.head(n, h);
       const Output<double>& own = got.result[static_cast<std::size_t>(n * z.HV + h)];
       const Output<double> schedule = hopper(head, round), exact = hopper(head, Exact{});
-      all_o.add(own.O, schedule.O, exact.O, own.O.size());
-      all_states.add(own.S, schedule.S, exact.S, z.d_v);
+      all_o.add(own.O, schedule.O, exact.O, 0), all_states.add(own.S, schedule.S, exact.S, 0);  // shown, not judged
 
       // Each chunk from the kernel's own state: one flipped rounding of a state moves all that follows, and after a few
       // chunks a kernel is as far from its schedule as from the exact result.
@@ -70,8 +75,9 @@ void judge_agreement(const Case& c, Model& model, const Call& call, const Report
         const Prepared<double> p = prepare(head, begin, {}, round), e = prepare(head, begin, {}, Exact{});
         const Mat<double> Z = corrections(S, p, p.V, round), Z_exact = corrections(S, e, e.V, Exact{});
         o.add(own.O.middleRows(begin, p.Q.rows()), outputs(S, p, Z, round), outputs(S, e, Z_exact, Exact{}),
-              p.Q.rows() * z.d_v);
-        state.add(S_next, next_state(S, p, Z, round), next_state(S, e, Z_exact, Exact{}), z.d_v);
+              static_cast<double>(p.Q.rows() * z.d_v));
+        state.add(S_next, next_state(S, p, Z, round), next_state(S, e, Z_exact, Exact{}),
+                  static_cast<double>(z.d_v) * share_holders(e.write));
         S = S_next;
       }
     }
