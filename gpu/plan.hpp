@@ -72,14 +72,13 @@ constexpr std::int64_t v5_chain_shared(std::int64_t d_k, std::int64_t rows, std:
          stages * (3 * tile_bytes(d_k) + 2 * kSquareBytes + tile_bytes(rows));
 }
 
-/// Shared memory of a producer of v5: barriers; for each of its teams K, Q, W, P, blocks of L and A, numbers.
-constexpr std::int64_t v5_producer_shared(std::int64_t d_k) {
-  return 1024 + kTeams * (3 * tile_bytes(d_k) + kSquareBytes + 18 * 1024);
-}
+/// Shared memory of a producer of v5: barriers; for each of its teams K, Q and W with room for two tiles, blocks of L,
+/// P, numbers.
+inline constexpr std::int64_t kV5ProducerShared = 1024 + kTeams * (7 * kSquareBytes + 17 * 1024);
 
 /// Shared memory of a block of v5, which may be either.
 constexpr std::int64_t v5_shared(std::int64_t d_k, std::int64_t rows, std::int64_t stages) {
-  return std::max(v5_chain_shared(d_k, rows, stages), v5_producer_shared(d_k));
+  return std::max(v5_chain_shared(d_k, rows, stages), kV5ProducerShared);
 }
 
 /// Clusters of so many blocks, each as large as a multiprocessor, that are resident at a time. A cluster lies within

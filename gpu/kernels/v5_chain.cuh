@@ -24,14 +24,13 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
   const int lane = threadIdx.x % 32, values = shape.warpgroups * 8192;
   const std::uint32_t at = shared_address(memory), tail = at + Memory::kTail;
   Ring ring;
-  for (Walk x(a, shape, cluster, 0); x.more(); x.advance(1), ring.next(shape.depth)) {
+  Preparer by;
+  for (Walk x(a, shape, cluster, 0); x.more(); x.advance(1), ring.next(shape.depth), by.next(shape)) {
     const std::uint32_t full = at + Memory::kFull + 8 * ring.stage;
     const int offset = Memory::stages(shape.warpgroups) + ring.stage * Memory::stage(shape.warpgroups);
     const std::uint32_t stage = at + offset;
-    const Preparer by(shape, x.item);
-    const std::uint32_t open = in_block(by.block, at + Producer::barriers(by.team));
+    const std::uint32_t open = in_block(by.block(shape), at + Producer::barriers(by.team));
     const bool whole = x.count() == kChunk;
-    const int head = a.key_head(x.head);
     const std::uint32_t landed = whole ? full : tail;  // what has rows beyond the end is cleared first, once a sequence
 
     if (ring.round > 0) wait(at + Memory::kUsed + 8 * ring.stage, (ring.round - 1) & 1);
@@ -40,7 +39,7 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
     expect_bytes(landed, values);
 #pragma unroll 1
     for (int h = 0; h < D / 64; ++h)
-      load_tile(stage + Memory::kQuery + h * 8192, maps.q, 64 * h, head, x.token(), x.batch, full);
+      load_tile(stage + Memory::kQuery + h * 8192, maps.q, 64 * h, x.key_head, x.token(), x.batch, full);
 #pragma unroll 1
     for (int h = 0; h < shape.warpgroups; ++h)
       load_tile(stage + Memory::kValue + h * 8192, maps.v, first + 64 * h, x.head, x.token(), x.batch, landed);
@@ -56,7 +55,7 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
     expect_bytes(landed, Memory::kKeys);
 #pragma unroll 1
     for (int h = 0; h < D / 64; ++h)
-      load_tile(stage + Memory::kKey + h * 8192, maps.k, 64 * h, head, x.token(), x.batch, landed);
+      load_tile(stage + Memory::kKey + h * 8192, maps.k, 64 * h, x.key_head, x.token(), x.batch, landed);
     if (!whole) {
       if (lane == 0) arrive(tail);
       __syncwarp();
@@ -74,10 +73,10 @@ __device__ void acknowledge(const Arguments& a, const Shape& shape, unsigned cha
   using Memory = ChainShared<D>;
   const std::uint32_t at = shared_address(memory);
   Ring ring;
-  for (Walk x(a, shape, cluster, 0); x.more(); x.advance(1), ring.next(shape.depth)) {
-    const Preparer by(shape, x.item);
+  Preparer by;
+  for (Walk x(a, shape, cluster, 0); x.more(); x.advance(1), ring.next(shape.depth), by.next(shape)) {
     wait(at + Memory::kFull + 8 * ring.stage, ring.round & 1);
-    arrive_there(in_block(by.block, at + TeamShared<D>::barriers(by.team) + TeamShared<D>::kLanded));
+    arrive_there(in_block(by.block(shape), at + TeamShared<D>::barriers(by.team) + TeamShared<D>::kLanded));
     if (threadIdx.x % 32 == 0) arrive(at + Memory::kFree + 8 * ring.stage);
     __syncwarp();
   }

@@ -28,7 +28,7 @@ struct Shape {
 /// What the producer knows of a token and the chain multiplies with.
 struct Factors {
   float output[kChunk];  ///< scale gamma_i: the share of S q_i in o_i
-  float write[kChunk];   ///< gamma_C / gamma_i: the share of z_i k_i^T in the next S
+  float write[kChunk];   ///< beta_i gamma_C / gamma_i: the share of e_i k_i^T in the next S
   float gamma[4];        ///< gamma_C, the decay of the whole chunk
 };
 
@@ -36,10 +36,9 @@ struct Factors {
 struct Numbers {
   float high[kChunk], low[kChunk];     ///< G_i, the sum of log decays, in powers of two: rounded, and the rest
   float beta[kChunk], lambda[kChunk];  ///< 0 beyond the end
-  float read_key[kChunk];              ///< -beta_j gamma_j c: the columns of A times these give W from K
-  float read_query[kChunk];            ///< -beta_j gamma_j lambda_j: and from Q
+  float read[kChunk];                  ///< -gamma_j c: the columns of A times these give -W from X
   float key_norm[kChunk], query_norm[kChunk];
-  float columns[4][kChunk];  ///< of each warp: the decay from a token to its first
+  float columns[4][kChunk];  ///< of each warp: beta of a token, and the decay from it to the warp's first
 
   /// The decay from token j to token i.
   __device__ float decay(int i, int j) const { return power_of_two((high[i] - high[j]) + (low[i] - low[j])); }
@@ -53,7 +52,8 @@ template <int D> struct ChainShared {
   static constexpr int kFull = 0, kUsed = 8 * kMaxDepth, kFree = 16 * kMaxDepth, kTail = 24 * kMaxDepth;
   static constexpr int kFactors = 128, kTurn = 2560, kWarpTurn = kChunk * 32;
   static constexpr int kKeys = D / 64 * 8192;
-  static constexpr int kW = 0, kQuery = kKeys, kKey = 2 * kKeys, kT = 3 * kKeys, kP = kT + 8192, kValue = kP + 8192;
+  static constexpr int kW = 0, kT = kKeys, kQuery = kT + 8192, kKey = kQuery + kKeys, kP = kKey + kKeys,
+                       kValue = kP + 8192;
   static_assert(kFactors + kMaxDepth * sizeof(Factors) <= kTurn && kTail + 8 <= kFactors);
 
   __host__ __device__ static constexpr int stage(int warpgroups) { return kValue + warpgroups * 8192; }
@@ -76,10 +76,14 @@ template <int D> struct TeamShared {
   static constexpr int kFirst = 1024;
   static constexpr int kLoaded = 0, kEmptied = 8, kDone = 16, kReusable = 24, kOpened = 32, kRestOpened = 40,
                        kLanded = 48, kBarriers = 64;
-  static constexpr int kKeys = D / 64 * 8192, kKey = 0, kQuery = kKeys, kW = 2 * kKeys, kP = 3 * kKeys;
-  static constexpr int kBlocks = kP + 8192;  ///< six blocks of L, then four inverses; T in their place
-  static constexpr int kInverse = kBlocks + 6 * 1024, kT = kBlocks;
-  static constexpr int kFactors = kBlocks + 10 * 1024;  ///< twice
+  static constexpr int kKeys = D / 64 * 8192;
+  static constexpr int kKey = 0, kQuery = 16384;                 ///< -A D_a over one of them: two tiles at any D
+  static constexpr int kInverse = 2 * 16384;                     ///< the rows of A, as pairs
+  static constexpr int kW = 3 * 16384 - kKeys, kT = kW + kKeys;  ///< W over them, T behind it
+  static constexpr int kBlocks = kT,
+                       kDiagonal = kBlocks + 6 * 1024;  ///< six blocks of L, four of the diagonal; T over them
+  static constexpr int kP = kBlocks + 10 * 1024;
+  static constexpr int kFactors = kP + 8192;  ///< twice
   static constexpr int kNumbers = kFactors + 2 * static_cast<int>(sizeof(Factors));
   static constexpr int kBytes = (kNumbers + 2 * static_cast<int>(sizeof(Numbers)) + 1023) / 1024 * 1024;
   static constexpr int kAll = kFirst + kTeams * kBytes;
@@ -93,7 +97,7 @@ constexpr bool kPlannedV5 = [] {
   for (int warpgroups : {1, 2})
     for (int depth = 2; depth <= kMostStages; ++depth)
       if (ChainShared<D>::bytes(warpgroups, depth) != v5_chain_shared(D, 64 * warpgroups, depth)) return false;
-  return TeamShared<D>::kAll == v5_producer_shared(D);
+  return TeamShared<D>::kAll == kV5ProducerShared;
 }();
 static_assert(kPlannedV5<64> && kPlannedV5<128>);
 
@@ -103,7 +107,7 @@ struct Walk {
   const Shape& shape;
   unsigned lane, item;    ///< item: chunks met before this one
   int chunk, chunks = 0;  ///< of the lane's sequence
-  int head = 0, batch = 0, begin = 0, length = 0;
+  int head = 0, key_head = 0, batch = 0, begin = 0, length = 0;
   unsigned n = 0;
 
   __device__ Walk(const Arguments& arguments, const Shape& s, unsigned first, int skip)
@@ -113,6 +117,7 @@ struct Walk {
   __device__ bool more() const { return lane < shape.lanes; }
   __device__ void look() {
     n = lane / static_cast<unsigned>(a.HV), head = static_cast<int>(lane % static_cast<unsigned>(a.HV));
+    key_head = a.key_head(head);
     const Sequence s = a.sequence(n);
     batch = static_cast<int>(s.batch), begin = static_cast<int>(s.begin), length = static_cast<int>(s.length);
     chunks = (length + kChunk - 1) / kChunk;
@@ -134,13 +139,15 @@ struct Walk {
   __device__ int count() const { return min(length - kChunk * chunk, int{kChunk}); }  ///< tokens of the chunk
 };
 
-/// Which producer of a cluster prepares an item, and which of its teams.
+/// Which producer of a cluster prepares an item, and which of its teams: they take turns.
 struct Preparer {
-  unsigned block;  ///< of the cluster
-  int team;
-  __device__ Preparer(const Shape& shape, unsigned item)
-      : block(static_cast<unsigned>(shape.chains + static_cast<int>(item) % shape.producers)),
-        team(static_cast<int>(item) / shape.producers % kTeams) {}
+  int producer = 0, team = 0;
+  __device__ void next(const Shape& shape) {
+    if (++producer < shape.producers) return;
+    producer = 0;
+    if (++team == kTeams) team = 0;
+  }
+  __device__ unsigned block(const Shape& shape) const { return static_cast<unsigned>(shape.chains + producer); }
 };
 
 /// Where a role is in a ring of stages: which one, and how often it came round.
@@ -149,6 +156,9 @@ struct Ring {
   unsigned round = 0;
   __device__ void next(int depth) {
     if (++stage == depth) stage = 0, ++round;
+  }
+  __device__ void skip(int steps, int depth) {
+    for (stage += steps; stage >= depth; stage -= depth) ++round;
   }
 };
 

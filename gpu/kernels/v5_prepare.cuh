@@ -22,15 +22,20 @@ template <class In> __device__ inline Pair split(const float (&left)[4], const f
   return p;
 }
 /// Blocks travel as four 8 x 8 matrices of 128 bytes, then four of the rests; a lane gives the address of one row.
+constexpr int kBlockBytes = 1024, kRestBytes = 512;
+__device__ inline std::uint32_t own_row(std::uint32_t block) { return block + threadIdx.x % 32 * 16; }
 __device__ inline void put_block(std::uint32_t to, const Pair& p) {
-  const std::uint32_t row = to + threadIdx.x % 32 * 16;
-  store_matrices(row, p.big), store_matrices(row + 512, p.small);
+  store_matrices(own_row(to), p.big), store_matrices(own_row(to) + kRestBytes, p.small);
+}
+__device__ inline Pair get_block(std::uint32_t from) {
+  Pair p;
+  load_matrices(p.big, own_row(from)), load_matrices(p.small, own_row(from) + kRestBytes);
+  return p;
 }
 /// D += A B for such blocks, A in registers; of the four products the smallest is left out.
 __device__ inline void multiply_blocks(float (&left)[4], float (&right)[4], const Pair& a, std::uint32_t b) {
   std::uint32_t big[4], small[4];
-  const std::uint32_t row = b + threadIdx.x % 32 * 16;
-  load_matrices_transposed(big, row), load_matrices_transposed(small, row + 512);
+  load_matrices_transposed(big, own_row(b)), load_matrices_transposed(small, own_row(b) + kRestBytes);
   using bf16 = __nv_bfloat16;
   mma<bf16>(left, a.small, big[0], big[1]), mma<bf16>(right, a.small, big[2], big[3]);
   mma<bf16>(left, a.big, small[0], small[1]), mma<bf16>(right, a.big, small[2], small[3]);
@@ -42,18 +47,20 @@ __device__ inline std::int64_t place(const Arguments& a, const Walk& x) {
   return (first_slot(a, x.n, kChunk) + x.chunk) * a.HV + x.head;
 }
 
-/// A team of four warps prepares a chunk. With G_i the sum of log decays up to token i,
-/// \f[ L_g = \mathrm{sl}(B (H \odot X K^\top)), \quad A = (I + L_g)^{-1}, \quad T = A B, \quad W = T D_\gamma X, \quad
-///     P = \mathrm{scale}\,(H \odot Q K^\top), \f]
-/// so that Z = T V - W S^T and O = scale D_gamma Q S^T + P Z is all that is left for the chain. X = c K + diag(lambda)
-/// Q is never formed: X K^T and W are sums of what K and what Q give.
+/// A team of four warps prepares a chunk. With G_i the sum of log decays up to token i, and X = c K + diag(lambda) Q,
+/// \f[ L = \mathrm{sl}((H \odot X K^\top) B), \quad A = T = (I + L)^{-1}, \quad W = A D_\gamma X, \quad
+///     P = \mathrm{scale}\,(H \odot Q K^\top) B, \f]
+/// so that E = T V - W S^T and O = scale D_gamma Q S^T + P E is all that is left for the chain: beta stands on the
+/// right, (I + B G)^{-1} B = B (I + G B)^{-1}, and belongs to what is done with the errors E.
 ///
-/// A warp has the rows 16 w .. 16 w + 15 of everything in registers, from the products to A, which is the left operand
-/// of W. Norms of q and k are factors of rows and columns: nothing is rounded for them.
+/// A warp has the rows 16 w .. 16 w + 15 of everything, from the products to W. Norms of q and k are factors of rows
+/// and columns: nothing is rounded for them.
 ///
 /// \formula{F37} \formula{F38} \formula{F83}
 template <class In, int D, bool Lambda, bool Trace> struct Team {
   using Memory = TeamShared<D>;
+  /// Where the rows of X are, and -A D_a: over whichever of K and Q is needed no more.
+  static constexpr int kRows = Lambda ? Memory::kQuery : Memory::kKey, kReader = Lambda ? Memory::kKey : Memory::kQuery;
   const Arguments& a;
   unsigned char* const block;  ///< shared memory of the block
   const int id;                ///< of the team
@@ -88,79 +95,94 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
         static_cast<int>(i) < count ? 1 / sqrtf(sum + static_cast<float>(a.eps)) : 0;
   }
   /// Norms are factors of rows and columns, and of the numbers of the warp's own tokens: nothing is rounded for them.
-  __device__ void apply_norms(float (&KK)[32], float (&QK)[32], Factors& factors) const {
+  __device__ void apply_norms(float (&XK)[32], float (&QK)[32], Factors& factors) const {
 #pragma unroll
     for (int e = 0; e < 32; ++e) {
       const int i = first + g + e / 2 % 2 * 8, j = e / 4 * 8 + 2 * t + e % 2;
-      KK[e] *= of.key_norm[i] * of.key_norm[j], QK[e] *= of.query_norm[i] * of.key_norm[j];
+      XK[e] *= of.key_norm[i] * of.key_norm[j], QK[e] *= of.query_norm[i] * of.key_norm[j];
     }
     if (lane >= 16) return;
     const unsigned i = 16 * warp + lane;  // `invert` reads no others before the team meets
-    of.read_key[i] *= of.key_norm[i], of.read_query[i] *= of.query_norm[i];
+    of.read[i] *= of.key_norm[i];
     factors.output[i] *= of.query_norm[i], factors.write[i] *= of.key_norm[i];
   }
 
-  /// From the warp's rows of K K^T and Q K^T: P and the blocks of L_g left of the diagonal to shared memory, the
-  /// diagonal block of L_g to `diagonal`, fp32.
+  /// X = K + diag(lambda) Q over Q, a row rounded once, like an input. Rows that are still to be normalised are k +
+  /// lambda |k| / |q| q, with the norm of k for a factor.
+  __device__ void mix_rows() const {
+    barrier();  // nobody multiplies with Q any more
+#pragma unroll 1
+    for (unsigned piece = thread; piece < kChunk * D / 8; piece += 128) {
+      const unsigned i = piece / 8 % kChunk;
+      const float lambda = a.l2norm ? of.lambda[i] * of.query_norm[i] / of.key_norm[i] : of.lambda[i];
+      const uint4 k = *reinterpret_cast<const uint4*>(memory + Memory::kKey + 16 * piece);
+      uint4& q = *reinterpret_cast<uint4*>(memory + Memory::kQuery + 16 * piece);
+      auto mixed = [&](std::uint32_t key, std::uint32_t query) {
+        const float2 x = unpack<In>(key), y = unpack<In>(query);
+        return pack<In>(x.x + lambda * y.x, x.y + lambda * y.y);
+      };
+      q = make_uint4(mixed(k.x, q.x), mixed(k.y, q.y), mixed(k.z, q.z), mixed(k.w, q.w));
+    }
+    fence_shared();
+    barrier();
+  }
+
+  /// From the warp's rows of X K^T and Q K^T: P and the blocks of L left of the diagonal to shared memory, the diagonal
+  /// block of L to `diagonal`, fp32.
   /// Left of the diagonal block H_ij is (the decay from the block's first token to i) (the decay from j to that token),
   /// neither of which exceeds 1.
-  __device__ void score(const float (&KK)[32], const float (&QK)[32], const Walk& x, float* diagonal) const {
+  __device__ void score(const float (&XK)[32], const float (&QK)[32], const Walk& x, float* diagonal) const {
+    const float scale = static_cast<float>(a.scale), reads = a.reads_key ? 1 : 0;
 #pragma unroll 1
-    for (int j = static_cast<int>(lane); j < first; j += 32) of.columns[warp][j] = of.decay(first, j);
-    float2 G[2];  // of the lane's rows: rounded, and the rest
-    struct Row {
-      float output, key, query;
-    };
-    Row row[2], late[2];  // what multiplies a row of scores; and that times the decay from the block's first token
+    for (int j = static_cast<int>(lane); j < first; j += 32) of.columns[warp][j] = of.decay(first, j) * of.beta[j];
+    float2 G[2];                         // of the lane's rows: rounded, and the rest
+    float late_output[2], late_read[2];  // what multiplies a row of P and L: the decay from the block's first token
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int i = first + g + 8 * h;
       const float fall = of.decay(i, first);
       G[h] = make_float2(of.high[i], of.low[i]);
-      row[h] = {static_cast<float>(a.scale), a.reads_key ? of.beta[i] : 0, of.beta[i] * of.lambda[i]};
-      late[h] = {fall * row[h].output, fall * row[h].key, fall * row[h].query};
+      late_output[h] = fall * scale, late_read[h] = fall * reads;
     }
-    auto scores = [](float& P, float& L, float H, const Row& r, float key, float query) {
-      P = H * r.output * query;
-      L = Lambda ? H * (r.key * key + r.query * query) : H * r.key * key;
-    };
     __syncwarp();
-    float own_key[8], own_query[8];
+    float own_read[8], own_query[8];
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       float L[8], P[8];
-      std::uint32_t packed[4] = {};
       if (k < static_cast<int>(warp)) {
+        std::uint32_t packed[4];
 #pragma unroll
         for (int e = 0; e < 8; e += 2) {
           const float2 c = two(of.columns[warp] + 16 * k + e / 4 * 8 + 2 * t);
-          scores(P[e], L[e], c.x, late[e / 2 % 2], KK[8 * k + e], QK[8 * k + e]);
-          scores(P[e + 1], L[e + 1], c.y, late[e / 2 % 2], KK[8 * k + e + 1], QK[8 * k + e + 1]);
+          P[e] = c.x * late_output[e / 2 % 2] * QK[8 * k + e],
+          P[e + 1] = c.y * late_output[e / 2 % 2] * QK[8 * k + e + 1];
+          L[e] = c.x * late_read[e / 2 % 2] * XK[8 * k + e], L[e + 1] = c.y * late_read[e / 2 % 2] * XK[8 * k + e + 1];
           packed[e / 2] = pack<In>(P[e], P[e + 1]);
         }
-        put_block(at + Memory::kBlocks + (warp * (warp - 1) / 2 + k) * 1024,
+        put_block(score_block(static_cast<int>(warp), k),
                   split<__nv_bfloat16>(reinterpret_cast<float(&)[4]>(L[0]), reinterpret_cast<float(&)[4]>(L[4])));
+        store_block(Memory::kP, k, packed);
       } else if (k == static_cast<int>(warp)) {
 #pragma unroll
-        for (int e = 0; e < 8; ++e) own_key[e] = KK[8 * k + e], own_query[e] = QK[8 * k + e];
+        for (int e = 0; e < 8; ++e) own_read[e] = XK[8 * k + e], own_query[e] = QK[8 * k + e];
       }
-      store_block(Memory::kP, k, packed);
       if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, 16 * k, k < static_cast<int>(warp) ? L : nullptr);
     }
-    float2 high[2], low[2];
+    float2 high[2], low[2], beta[2];
 #pragma unroll
-    for (int m = 0; m < 2; ++m)
-      high[m] = two(of.high + first + 8 * m + 2 * t), low[m] = two(of.low + first + 8 * m + 2 * t);
+    for (int m = 0; m < 2; ++m) {
+      const int j = first + 8 * m + 2 * t;
+      high[m] = two(of.high + j), low[m] = two(of.low + j), beta[m] = two(of.beta + j);
+    }
     float P[8], L[8];
     std::uint32_t packed[4];
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       const int h = e / 2 % 2, m = e / 4, i = g + 8 * h, j = 8 * m + 2 * t + e % 2;
-      const float H =
-          power_of_two((G[h].x - (e % 2 ? high[m].y : high[m].x)) + (G[h].y - (e % 2 ? low[m].y : low[m].x)));
-      scores(P[e], L[e], H, row[h], own_key[e], own_query[e]);
-      if (j > i) P[e] = 0;
-      if (j >= i) L[e] = 0;
+      auto column = [&](const float2(&x)[2]) { return e % 2 ? x[m].y : x[m].x; };
+      const float H = power_of_two((G[h].x - column(high)) + (G[h].y - column(low))) * column(beta);
+      P[e] = j > i ? 0 : H * scale * own_query[e];
+      L[e] = j >= i ? 0 : H * reads * own_read[e];
     }
 #pragma unroll
     for (int e = 0; e < 8; e += 2) {
@@ -204,110 +226,92 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
 #pragma unroll
       for (int i = 0; i < 8; ++i) own[i * 16 + c] = column[i];
     __syncwarp();
-    multiply_small(L + 8, L + kDown, L, 1);
-    multiply_small(L + kDown, L + kAlong, L + 8, -1);
+#pragma unroll 1
+    for (int step = 0; step < 2; ++step)
+      multiply_small(step ? L + kDown : L + 8, step ? L + kAlong : L + kDown, step ? L + 8 : L, step ? -1.f : 1.f);
     *reinterpret_cast<float2*>(L + 8 + g * 16 + 2 * t) = make_float2(0, 0);
     __syncwarp();
   }
 
-  /// What is made of A, as left operands. W = T D_gamma X takes A as a pair of numbers, so that W is rounded once.
-  struct Products {
-    std::uint32_t T[4][4];               ///< A B, rounded
-    Pair key[4], query[Lambda ? 4 : 1];  ///< A D_a and A D_b: -W = A D_a K + A D_b Q
-  };
-  /// The columns of a block of A multiplied by the numbers of their tokens.
-  __device__ void scale_columns(float (&left)[4], float (&right)[4], const float (&l)[4], const float (&r)[4],
-                                const float* numbers) const {
-    const float2 x = two(numbers + 2 * t), y = two(numbers + 2 * t + 8);
-#pragma unroll
-    for (int e = 0; e < 4; e += 2) {
-      left[e] = l[e] * x.x, left[e + 1] = l[e + 1] * x.y;
-      right[e] = r[e] * y.x, right[e + 1] = r[e + 1] * y.y;
-    }
+  /// Where a warp's block of L left of the diagonal is, and where block k of a warp's row of A: in place of that warp's
+  /// own rows of W.
+  __device__ std::uint32_t score_block(int row, int k) const {
+    return at + Memory::kBlocks + static_cast<unsigned>(row * (row - 1) / 2 + k) * kBlockBytes;
   }
-  /// From block k of the warp's row of A, as part `to` of p.
-  __device__ void use_block(Products& p, int to, unsigned k, const float (&l)[4], const float (&r)[4],
-                            const Walk& x) const {
-    float left[4], right[4];
-    scale_columns(left, right, l, r, of.read_key + 16 * k);
-    p.key[to] = split<In>(left, right);
-    if constexpr (Lambda) {
-      scale_columns(left, right, l, r, of.read_query + 16 * k);
-      p.query[to] = split<In>(left, right);
-    }
-    scale_columns(left, right, l, r, of.beta + 16 * k);
-    as_operand<In>(p.T[to], left, right);
-    if (Trace && a.trace.inverse) {
-      const float row[8] = {l[0], l[1], l[2], l[3], r[0], r[1], r[2], r[3]};
-      trace_block(a.trace.inverse, x, static_cast<int>(16 * k), row);
-    }
+  __device__ std::uint32_t inverse_block(int row, int k) const {
+    return at + Memory::kInverse + static_cast<unsigned>(k / 2 * 8192 + row * 2048 + k % 2 * kBlockBytes);
   }
 
   /// The warp's row of blocks of A, from the diagonal to the left:
-  /// \f[ A_{ij} = -\Big(\sum_{k=j+1}^{i} A_{ik} L_{kj}\Big) A_{jj}. \f]
-  /// All blocks are pairs of bf16 (16 bits), and no power of L appears: for repeated keys those reach 4.65e17.
-  __device__ void invert(Products& p, float* diagonal, const Walk& x) const {
+  /// \f[ A_{ij} = -\Big(\sum_{k=j+1}^{i} A_{ik} L_{kj}\Big) A_{jj}, \f]
+  /// and -A D_a, the left operand of -W, in place of rows that are needed no more. All blocks are pairs of bf16 (16
+  /// bits), and no power of L appears: for repeated keys those reach 4.65e17.
+  /// A loop and not its six bodies: chain and producer share a cache of instructions.
+  __device__ void invert(const float* diagonal, const Walk& x) const {
     using bf16 = __nv_bfloat16;
-    Pair A[4];
-    {
-      const float2 x0 = two(diagonal + g * 16 + 2 * t), x1 = two(diagonal + (g + 8) * 16 + 2 * t);
-      const float2 x2 = two(diagonal + g * 16 + 2 * t + 8), x3 = two(diagonal + (g + 8) * 16 + 2 * t + 8);
-      const float left[4] = {x0.x, x0.y, x1.x, x1.y}, right[4] = {x2.x, x2.y, x3.x, x3.y};
-      const Pair own = split<bf16>(left, right);
-      __syncwarp();
-      put_block(at + Memory::kInverse + warp * 1024, own);
-      use_block(p, 3, warp, left, right, x);
+    const int i = static_cast<int>(warp);
+    float left[4], right[4];
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {  // in its place, with zeros beyond it
-        const bool here = k == static_cast<int>(warp);
-        A[k] = here ? own : Pair{};
-        p.key[k] = here ? p.key[3] : Pair{};
-        if constexpr (Lambda) p.query[k] = here ? p.query[3] : Pair{};
-#pragma unroll
-        for (int i = 0; i < 4; ++i) p.T[k][i] = here ? p.T[3][i] : 0;
-        if (Trace && a.trace.inverse && k > static_cast<int>(warp)) trace_block(a.trace.inverse, x, 16 * k, nullptr);
-      }
+    for (int h = 0; h < 2; ++h) {
+      const float2 l = two(diagonal + (g + 8 * h) * 16 + 2 * t), r = two(diagonal + (g + 8 * h) * 16 + 2 * t + 8);
+      left[2 * h] = l.x, left[2 * h + 1] = l.y, right[2 * h] = r.x, right[2 * h + 1] = r.y;
     }
-    barrier();
+#pragma unroll 1
+    for (int j = i;; --j) {
+      put_block(inverse_block(i, j), split<bf16>(left, right));
+      if (j == i)
+        barrier();  // all blocks of L and of the diagonal are there, and the rows that give way are used up
+      else
+        __syncwarp();
+      const float2 c = two(of.read + 16 * j + 2 * t), d = two(of.read + 16 * j + 2 * t + 8);
+      const Pair scaled = split<In>({left[0] * c.x, left[1] * c.y, left[2] * c.x, left[3] * c.y},
+                                    {right[0] * d.x, right[1] * d.y, right[2] * d.x, right[3] * d.y});
+      store_block(kReader, j, scaled.big), store_block(kReader + 8192, j, scaled.small);
+      if (Trace && a.trace.inverse) {
+        const float row[8] = {left[0], left[1], left[2], left[3], right[0], right[1], right[2], right[3]};
+        trace_block(a.trace.inverse, x, 16 * j, row);
+      }
+      if (j == 0) break;
+      float sum_left[4] = {}, sum_right[4] = {};
+#pragma unroll 1
+      for (int k = j; k <= i; ++k)
+        multiply_blocks(sum_left, sum_right, get_block(inverse_block(i, k)), score_block(k, j - 1));
 #pragma unroll
-    for (int j = 2; j >= 0; --j) {
-      if (j >= static_cast<int>(warp)) continue;
-      float left[4] = {}, right[4] = {};
-#pragma unroll
-      for (int k = j + 1; k < 4; ++k)
-        if (k <= static_cast<int>(warp))
-          multiply_blocks(left, right, A[k], at + Memory::kBlocks + static_cast<unsigned>(k * (k - 1) / 2 + j) * 1024);
-#pragma unroll
-      for (int e = 0; e < 4; ++e) left[e] = -left[e], right[e] = -right[e];
-      const Pair sum = split<bf16>(left, right);
-#pragma unroll
-      for (int e = 0; e < 4; ++e) left[e] = right[e] = 0;
-      multiply_blocks(left, right, sum, at + Memory::kInverse + static_cast<unsigned>(j) * 1024);
-      A[j] = split<bf16>(left, right);
-      use_block(p, j, static_cast<unsigned>(j), left, right, x);
+      for (int e = 0; e < 4; ++e) sum_left[e] = -sum_left[e], sum_right[e] = -sum_right[e], left[e] = right[e] = 0;
+      multiply_blocks(left, right, split<bf16>(sum_left, sum_right), inverse_block(j - 1, j - 1));
+    }
+#pragma unroll 1
+    for (int k = i + 1; k < 4; ++k) {
+      const std::uint32_t zeros[4] = {};
+      store_block(kReader, k, zeros), store_block(kReader + 8192, k, zeros), store_block(Memory::kP, k, zeros);
+      if (Trace && a.trace.inverse) trace_block(a.trace.inverse, x, 16 * k, nullptr);
     }
   }
 
-  /// -W and T to shared memory, T over the blocks that the warps handed each other.
-  __device__ void transform(const Products& p) const {
+  /// T, which is A rounded, and -W = (-A D_a) X to shared memory.
+  __device__ void transform() const {
     const std::uint32_t tiles = place_of(at);
-    barrier();  // nobody reads the blocks any more
+    fence_shared();
+    barrier();  // -A D_a is there, and nobody reads L any more
+#pragma unroll 1
+    for (int k = 0; k < 4; ++k) {
+      std::uint32_t T[4] = {};
+      if (k <= static_cast<int>(warp)) {
+        const Pair A = get_block(inverse_block(static_cast<int>(warp), k));
 #pragma unroll
-    for (int k = 0; k < 4; ++k) store_block(Memory::kT, k, p.T[k]);
+        for (int e = 0; e < 4; ++e) T[e] = rounded(A, e);
+      }
+      store_block(Memory::kT, k, T);
+    }
 #pragma unroll 1
     for (int h = 0; h < D / 64; ++h) {
       float W[32];
       begin_products();
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        const std::uint64_t key = rows_along_n(tiles, Memory::kKey + h * 8192 + 2048 * k, 8192);
-        multiply_along_n<In>(W, p.key[k].small, key, k > 0);
-        multiply_along_n<In>(W, p.key[k].big, key);
-        if constexpr (Lambda) {
-          const std::uint64_t query = rows_along_n(tiles, Memory::kQuery + h * 8192 + 2048 * k, 8192);
-          multiply_along_n<In>(W, p.query[k].small, query);
-          multiply_along_n<In>(W, p.query[k].big, query);
-        }
+        const std::uint64_t rows = rows_along_n(tiles, kRows + h * 8192 + 2048 * k, 8192);
+        multiply_tiles_along_n<In>(W, rows_along_k(tiles, kReader + 8192 + 32 * k), rows, k > 0);
+        multiply_tiles_along_n<In>(W, rows_along_k(tiles, kReader + 32 * k), rows, 1);
       }
       commit_products();
       wait_products<0>();
@@ -322,36 +326,49 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       }
     }
   }
+  /// Two numbers of a block in the type of the inputs.
+  __device__ static std::uint32_t rounded(const Pair& A, int e) {
+    if constexpr (std::is_same_v<In, __nv_bfloat16>) return A.big[e];
+    const float2 big = unpack<__nv_bfloat16>(A.big[e]), small = unpack<__nv_bfloat16>(A.small[e]);
+    return pack<In>(big.x + small.x, big.y + small.y);
+  }
 
   /// All of it for one chunk.
   __device__ void prepare(const Walk& x) const {
     const std::uint32_t tiles = place_of(at);
-    float* const diagonal = reinterpret_cast<float*>(memory + Memory::kInverse + warp * 1024);
+    float* const diagonal = reinterpret_cast<float*>(memory + Memory::kDiagonal + warp * kBlockBytes);
     wait(barriers + Memory::kLoaded, turn & 1);
     if (x.count() < kChunk) clear_rows<128>(memory + Memory::kKey, 2 * (D / 64), x.count(), thread), barrier();
-    float KK[32], QK[32];
+    float XK[32], QK[32];
+    auto along = [&](int rows, int k) { return rows_along_k(tiles, rows + k / 4 * 8192 + k % 4 * 32); };
     begin_products();
 #pragma unroll
     for (int k = 0; k < D / 16; ++k) {
-      const int along = k / 4 * 8192 + k % 4 * 32;
-      const std::uint64_t key = rows_along_k(tiles, Memory::kKey + along);
-      multiply_tiles<In>(KK, key, key, k > 0);
-      multiply_tiles<In>(QK, rows_along_k(tiles, Memory::kQuery + along), key, k > 0);
+      multiply_tiles<In>(QK, along(Memory::kQuery, k), along(Memory::kKey, k), k > 0);
+      if (!Lambda) multiply_tiles<In>(XK, along(Memory::kKey, k), along(Memory::kKey, k), k > 0);
     }
     commit_products();
     if (a.l2norm) take_norms(x.count());
     wait_products<0>();
-    pin(KK), pin(QK);
+    pin(QK);
+    if constexpr (Lambda) {
+      mix_rows();
+      begin_products();
+#pragma unroll
+      for (int k = 0; k < D / 16; ++k) multiply_tiles<In>(XK, along(kRows, k), along(Memory::kKey, k), k > 0);
+      commit_products();
+      wait_products<0>();
+    }
+    pin(XK);
     if (a.l2norm) {
       barrier();
-      apply_norms(KK, QK, reinterpret_cast<Factors*>(memory + Memory::kFactors)[turn & 1]);
+      apply_norms(XK, QK, reinterpret_cast<Factors*>(memory + Memory::kFactors)[turn & 1]);
     }
     if (turn > 0) wait(barriers + Memory::kReusable, (turn - 1) & 1);
-    score(KK, QK, x, diagonal);
+    score(XK, QK, x, diagonal);
     substitute(diagonal);
-    Products p;
-    invert(p, diagonal, x);
-    transform(p);
+    invert(diagonal, x);
+    transform();
     fence_shared();
     barrier();
     if (thread == 0) arrive(barriers + Memory::kDone);
@@ -388,8 +405,8 @@ __device__ inline void fetch(const Arguments& a, const Maps& maps, const Walk& x
   expect_bytes(loaded, 2 * Memory::kKeys);
 #pragma unroll 1
   for (int h = 0; h < D / 64; ++h) {
-    load_tile(to + Memory::kKey + h * 8192, maps.k, 64 * h, a.key_head(x.head), x.token(), x.batch, loaded);
-    load_tile(to + Memory::kQuery + h * 8192, maps.q, 64 * h, a.key_head(x.head), x.token(), x.batch, loaded);
+    load_tile(to + Memory::kKey + h * 8192, maps.k, 64 * h, x.key_head, x.token(), x.batch, loaded);
+    load_tile(to + Memory::kQuery + h * 8192, maps.q, 64 * h, x.key_head, x.token(), x.batch, loaded);
   }
 }
 
@@ -397,10 +414,9 @@ __device__ inline void fetch(const Arguments& a, const Maps& maps, const Walk& x
 /// \param from  the team's memory   \param number  of chunks sent before
 template <int D>
 __device__ inline void send(const Shape& shape, std::uint32_t block, std::uint32_t from, std::uint32_t barriers,
-                            unsigned item, unsigned number) {
+                            int stage, unsigned number) {
   using Memory = TeamShared<D>;
   using Chain = ChainShared<D>;
-  const int stage = static_cast<int>(item % static_cast<unsigned>(shape.depth));
   const std::uint32_t full = block + Chain::kFull + 8 * stage;
   const std::uint32_t to = block + Chain::stages(shape.warpgroups) + stage * Chain::stage(shape.warpgroups);
   auto send_all = [&](std::uint32_t there, int piece, int bytes) {
@@ -409,8 +425,7 @@ __device__ inline void send(const Shape& shape, std::uint32_t block, std::uint32
       send_bytes(in_block(chain, there), from + piece, bytes, in_block(chain, full));
   };
   wait(barriers + Memory::kOpened, number & 1);
-  send_all(to + Chain::kW, Memory::kW, Memory::kKeys);
-  send_all(to + Chain::kT, Memory::kT, 8192);
+  send_all(to + Chain::kW, Memory::kW, Memory::kKeys + 8192);  // and T behind it
   wait(barriers + Memory::kRestOpened, number & 1);
   send_all(to + Chain::kP, Memory::kP, 8192);
   send_all(block + Chain::kFactors + stage * static_cast<int>(sizeof(Factors)),
@@ -455,10 +470,9 @@ __device__ inline void take_numbers(const Arguments& a, const Walk& x, Numbers& 
     to.high[i] = static_cast<float>(bits);
     to.low[i] = static_cast<float>(bits - static_cast<double>(to.high[i]));
     const float gamma = power_of_two(static_cast<float>(bits));
-    to.read_key[i] = a.reads_key ? -to.beta[i] * gamma : 0;
-    to.read_query[i] = -to.beta[i] * gamma * to.lambda[i];
+    to.read[i] = a.reads_key ? -gamma : 0;
     factors.output[i] = static_cast<float>(a.scale) * gamma;
-    factors.write[i] = power_of_two(static_cast<float>((whole - G[e]) * kLog2));
+    factors.write[i] = to.beta[i] * power_of_two(static_cast<float>((whole - G[e]) * kLog2));
     if (i == kChunk - 1) factors.gamma[0] = gamma;
     if (Trace && a.trace.gamma && i < x.count()) static_cast<float*>(a.trace.gamma)[place(a, x) * kChunk + i] = gamma;
   }
@@ -473,24 +487,29 @@ __device__ void keep_supplied(const Arguments& a, const Maps& maps, const Shape&
   unsigned char* const memory = block + Memory::memory(team);
   const std::uint32_t block_at = shared_address(block), at = shared_address(memory),
                       barriers = block_at + Memory::barriers(team);
-  unsigned number = 0, last = 0;  // chunks before this one, and the last of them
-  auto deliver = [&] {
-    wait(barriers + Memory::kDone, (number - 1) & 1);
-    send<D>(shape, block_at, at, barriers, last, number - 1);
-    wait(barriers + Memory::kLanded, (number - 1) & 1);
-    if (lane == 0) arrive(barriers + Memory::kReusable);
-  };
-  for (Walk x(a, shape, cluster, producer + shape.producers * team); x.more(); x.advance(shape.producers * kTeams)) {
-    take_numbers<Trace>(a, x, reinterpret_cast<Numbers*>(memory + Memory::kNumbers)[number & 1],
-                        reinterpret_cast<Factors*>(memory + Memory::kFactors)[number & 1]);
-    fence_shared();  // the factors are sent by the copy engine
-    if (number > 0) wait(barriers + Memory::kEmptied, (number - 1) & 1);
-    fetch<D>(a, maps, x, at, barriers + Memory::kLoaded);
-    arrive(barriers + Memory::kLoaded);
-    if (number > 0) deliver();
-    last = x.item, ++number;
+  unsigned number = 0;  // of chunks before this one
+  Ring ring;            // where the last of them belongs
+  ring.skip(producer + shape.producers * team, shape.depth);
+  for (Walk x(a, shape, cluster, producer + shape.producers * team);; x.advance(shape.producers * kTeams)) {
+    const bool more = x.more();
+    if (more) {
+      take_numbers<Trace>(a, x, reinterpret_cast<Numbers*>(memory + Memory::kNumbers)[number & 1],
+                          reinterpret_cast<Factors*>(memory + Memory::kFactors)[number & 1]);
+      fence_shared();  // the factors are sent by the copy engine
+      if (number > 0) wait(barriers + Memory::kEmptied, (number - 1) & 1);
+      fetch<D>(a, maps, x, at, barriers + Memory::kLoaded);
+      arrive(barriers + Memory::kLoaded);
+    }
+    if (number > 0) {  // the chunk before, now that the next is on its way
+      wait(barriers + Memory::kDone, (number - 1) & 1);
+      send<D>(shape, block_at, at, barriers, ring.stage, number - 1);
+      wait(barriers + Memory::kLanded, (number - 1) & 1);
+      if (lane == 0) arrive(barriers + Memory::kReusable);
+      ring.skip(shape.producers * kTeams, shape.depth);
+    }
+    if (!more) break;
+    ++number;
   }
-  if (number > 0) deliver();
 }
 
 }  // namespace delta::gpu
