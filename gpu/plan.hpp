@@ -72,9 +72,8 @@ constexpr std::int64_t v5_chain_shared(std::int64_t d_k, std::int64_t rows, std:
          stages * (3 * tile_bytes(d_k) + 2 * kSquareBytes + tile_bytes(rows));
 }
 
-/// Shared memory of a producer of v5: barriers; for each of its teams K, Q and W with room for two tiles, blocks of L,
-/// P, numbers.
-inline constexpr std::int64_t kV5ProducerShared = 1024 + kTeams * (7 * kSquareBytes + 17 * 1024);
+/// Shared memory of a producer of v5: barriers; for each of its teams K, Q and W with room for two tiles, T, P, numbers.
+inline constexpr std::int64_t kV5ProducerShared = 1024 + kTeams * (8 * kSquareBytes + 7 * 1024);
 
 /// Shared memory of a block of v5, which may be either.
 constexpr std::int64_t v5_shared(std::int64_t d_k, std::int64_t rows, std::int64_t stages) {

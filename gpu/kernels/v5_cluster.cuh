@@ -78,11 +78,9 @@ template <int D> struct TeamShared {
                        kLanded = 48, kBarriers = 64;
   static constexpr int kKeys = D / 64 * 8192;
   static constexpr int kKey = 0, kQuery = 16384;                 ///< -A D_a over one of them: two tiles at any D
-  static constexpr int kInverse = 2 * 16384;                     ///< the rows of A, as pairs
+  static constexpr int kSolve = 2 * 16384;                       ///< six blocks of L, ten of A
   static constexpr int kW = 3 * 16384 - kKeys, kT = kW + kKeys;  ///< W over them, T behind it
-  static constexpr int kBlocks = kT,
-                       kDiagonal = kBlocks + 6 * 1024;  ///< six blocks of L, four of the diagonal; T over them
-  static constexpr int kP = kBlocks + 10 * 1024;
+  static constexpr int kP = kT + 8192;
   static constexpr int kFactors = kP + 8192;  ///< twice
   static constexpr int kNumbers = kFactors + 2 * static_cast<int>(sizeof(Factors));
   static constexpr int kBytes = (kNumbers + 2 * static_cast<int>(sizeof(Numbers)) + 1023) / 1024 * 1024;

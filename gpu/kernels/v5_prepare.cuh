@@ -74,10 +74,11 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   Numbers& of = reinterpret_cast<Numbers*>(memory + Memory::kNumbers)[turn & 1];
 
   __device__ void barrier() const { team_barrier(1 + id); }
-  /// Stores a 16 x 16 block: the warp's rows, columns 16 k .., of a tile.
-  __device__ void store_block(int tile, int k, const std::uint32_t (&x)[4]) const {
-    const unsigned row = 16 * warp + lane % 16, piece = row % 8 ^ lane / 16;  // a lane gives the address of one row
-    store_matrices(at + static_cast<unsigned>(tile) + row * 128 + (piece ^ static_cast<unsigned>(2 * k)) * 16, x);
+  /// Stores block (i, j), 16 x 16, of a tile.
+  __device__ void store_block(int tile, int i, int j, const std::uint32_t (&x)[4]) const {
+    const unsigned row = lane % 16, piece = row % 8 ^ lane / 16;  // a lane gives the address of one row
+    store_matrices(
+        at + static_cast<unsigned>(tile + 2048 * i) + row * 128 + (piece ^ static_cast<unsigned>(2 * j)) * 16, x);
   }
   /// Two neighbouring numbers.
   __device__ static float2 two(const float* x) { return *reinterpret_cast<const float2*>(x); }
@@ -161,12 +162,13 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
         }
         put_block(score_block(static_cast<int>(warp), k),
                   split<__nv_bfloat16>(reinterpret_cast<float(&)[4]>(L[0]), reinterpret_cast<float(&)[4]>(L[4])));
-        store_block(Memory::kP, k, packed);
+        store_block(Memory::kP, static_cast<int>(warp), k, packed);
       } else if (k == static_cast<int>(warp)) {
 #pragma unroll
         for (int e = 0; e < 8; ++e) own_read[e] = XK[8 * k + e], own_query[e] = QK[8 * k + e];
       }
-      if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, 16 * k, k < static_cast<int>(warp) ? L : nullptr);
+      if (Trace && a.trace.L_g)
+        trace_block(a.trace.L_g, x, static_cast<int>(warp), k, k < static_cast<int>(warp) ? L : nullptr);
     }
     float2 high[2], low[2], beta[2];
 #pragma unroll
@@ -189,8 +191,8 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       packed[e / 2] = pack<In>(P[e], P[e + 1]);
       *reinterpret_cast<float2*>(diagonal + (g + e / 2 % 2 * 8) * 16 + e / 4 * 8 + 2 * t) = make_float2(L[e], L[e + 1]);
     }
-    store_block(Memory::kP, static_cast<int>(warp), packed);
-    if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, first, L);
+    store_block(Memory::kP, static_cast<int>(warp), static_cast<int>(warp), packed);
+    if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, static_cast<int>(warp), static_cast<int>(warp), L);
     __syncwarp();
   }
 
@@ -233,76 +235,91 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     __syncwarp();
   }
 
-  /// Where a warp's block of L left of the diagonal is, and where block k of a warp's row of A: in place of that warp's
-  /// own rows of W.
-  __device__ std::uint32_t score_block(int row, int k) const {
-    return at + Memory::kBlocks + static_cast<unsigned>(row * (row - 1) / 2 + k) * kBlockBytes;
+  /// Where blocks of L left of the diagonal are, and blocks of A; W comes to lie over them.
+  __device__ std::uint32_t score_block(int i, int j) const {
+    return at + Memory::kSolve + static_cast<unsigned>(i * (i - 1) / 2 + j) * kBlockBytes;
   }
-  __device__ std::uint32_t inverse_block(int row, int k) const {
-    return at + Memory::kInverse + static_cast<unsigned>(k / 2 * 8192 + row * 2048 + k % 2 * kBlockBytes);
+  __device__ std::uint32_t inverse_block(int i, int j) const {
+    return at + Memory::kSolve + static_cast<unsigned>(6 + i * (i + 1) / 2 + j) * kBlockBytes;
+  }
+  /// Block (i, j) of A as it is used: rounded, T; its columns scaled, a block of -A D_a.
+  __device__ void use_block(int i, int j, const float (&left)[4], const float (&right)[4], const Walk& x) const {
+    std::uint32_t T[4];
+    as_operand<In>(T, left, right);
+    store_block(Memory::kT, i, j, T);
+    const float2 c = two(of.read + 16 * j + 2 * t), d = two(of.read + 16 * j + 2 * t + 8);
+    const Pair scaled = split<In>({left[0] * c.x, left[1] * c.y, left[2] * c.x, left[3] * c.y},
+                                  {right[0] * d.x, right[1] * d.y, right[2] * d.x, right[3] * d.y});
+    store_block(kReader, i, j, scaled.big), store_block(kReader + 8192, i, j, scaled.small);
+    if (Trace && a.trace.inverse) {
+      const float row[8] = {left[0], left[1], left[2], left[3], right[0], right[1], right[2], right[3]};
+      trace_block(a.trace.inverse, x, i, j, row);
+    }
   }
 
-  /// The warp's row of blocks of A, from the diagonal to the left:
-  /// \f[ A_{ij} = -\Big(\sum_{k=j+1}^{i} A_{ik} L_{kj}\Big) A_{jj}, \f]
-  /// and -A D_a, the left operand of -W, in place of rows that are needed no more. All blocks are pairs of bf16 (16
-  /// bits), and no power of L appears: for repeated keys those reach 4.65e17.
-  /// A loop and not its six bodies: chain and producer share a cache of instructions.
+  /// A from the diagonal outwards. Where the two diagonal quarters of a square of blocks are known, so is the third:
+  /// \f[ A_{21} = -(A_{22} L_{21}) A_{11}, \f]
+  /// for squares of two blocks and then of four, a block a warp. All blocks are pairs of bf16 (16 bits), and no power
+  /// of L appears: for repeated keys those reach 4.65e17. \formula{F38}
   __device__ void invert(const float* diagonal, const Walk& x) const {
     using bf16 = __nv_bfloat16;
-    const int i = static_cast<int>(warp);
+    const int w = static_cast<int>(warp);
+    int i = w, j = w;  // the warp's block
     float left[4], right[4];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float2 l = two(diagonal + (g + 8 * h) * 16 + 2 * t), r = two(diagonal + (g + 8 * h) * 16 + 2 * t + 8);
       left[2 * h] = l.x, left[2 * h + 1] = l.y, right[2 * h] = r.x, right[2 * h + 1] = r.y;
     }
+    __syncwarp();
+    put_block(inverse_block(i, j), split<bf16>(left, right));
+    barrier();  // and whatever gives way to -A D_a is used up
+    bool works = true;
 #pragma unroll 1
-    for (int j = i;; --j) {
-      put_block(inverse_block(i, j), split<bf16>(left, right));
-      if (j == i)
-        barrier();  // all blocks of L and of the diagonal are there, and the rows that give way are used up
-      else
-        __syncwarp();
-      const float2 c = two(of.read + 16 * j + 2 * t), d = two(of.read + 16 * j + 2 * t + 8);
-      const Pair scaled = split<In>({left[0] * c.x, left[1] * c.y, left[2] * c.x, left[3] * c.y},
-                                    {right[0] * d.x, right[1] * d.y, right[2] * d.x, right[3] * d.y});
-      store_block(kReader, j, scaled.big), store_block(kReader + 8192, j, scaled.small);
-      if (Trace && a.trace.inverse) {
-        const float row[8] = {left[0], left[1], left[2], left[3], right[0], right[1], right[2], right[3]};
-        trace_block(a.trace.inverse, x, 16 * j, row);
-      }
-      if (j == 0) break;
-      float sum_left[4] = {}, sum_right[4] = {};
-#pragma unroll 1
-      for (int k = j; k <= i; ++k)
-        multiply_blocks(sum_left, sum_right, get_block(inverse_block(i, k)), score_block(k, j - 1));
+    for (int half = 1;; half *= 2) {
+      if (works) use_block(i, j, left, right, x);
+      if (half == 4) break;
+      works = half == 2 || w % 2 == 1;
+      i = half == 1 ? w : 2 + w / 2, j = half == 1 ? w - 1 : w % 2;
+      const int middle = half == 1 ? w : 2;  // the first row of A_22
+      auto clear = [&] {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) sum_left[e] = -sum_left[e], sum_right[e] = -sum_right[e], left[e] = right[e] = 0;
-      multiply_blocks(left, right, split<bf16>(sum_left, sum_right), inverse_block(j - 1, j - 1));
+        for (int e = 0; e < 4; ++e) left[e] = right[e] = 0;
+      };
+      if (works) {
+        clear();
+#pragma unroll 1
+        for (int k = middle; k <= i; ++k)
+          multiply_blocks(left, right, get_block(inverse_block(i, k)), score_block(k, j));
+        put_block(inverse_block(i, j), split<bf16>(left, right));
+      }
+      barrier();
+      if (works) {
+        clear();
+#pragma unroll 1
+        for (int k = j; k < middle; ++k)
+          multiply_blocks(left, right, get_block(inverse_block(i, k)), inverse_block(k, j));
+#pragma unroll
+        for (int e = 0; e < 4; ++e) left[e] = -left[e], right[e] = -right[e];
+      }
+      if (half == 2) continue;
+      __syncwarp();
+      if (works) put_block(inverse_block(i, j), split<bf16>(left, right));
+      barrier();
     }
 #pragma unroll 1
-    for (int k = i + 1; k < 4; ++k) {
+    for (int k = w + 1; k < 4; ++k) {
       const std::uint32_t zeros[4] = {};
-      store_block(kReader, k, zeros), store_block(kReader + 8192, k, zeros), store_block(Memory::kP, k, zeros);
-      if (Trace && a.trace.inverse) trace_block(a.trace.inverse, x, 16 * k, nullptr);
+      for (int tile : {kReader, kReader + 8192, int{Memory::kT}, int{Memory::kP}}) store_block(tile, w, k, zeros);
+      if (Trace && a.trace.inverse) trace_block(a.trace.inverse, x, w, k, nullptr);
     }
   }
 
-  /// T, which is A rounded, and -W = (-A D_a) X to shared memory.
+  /// -W = (-A D_a) X to shared memory.
   __device__ void transform() const {
     const std::uint32_t tiles = place_of(at);
     fence_shared();
-    barrier();  // -A D_a is there, and nobody reads L any more
-#pragma unroll 1
-    for (int k = 0; k < 4; ++k) {
-      std::uint32_t T[4] = {};
-      if (k <= static_cast<int>(warp)) {
-        const Pair A = get_block(inverse_block(static_cast<int>(warp), k));
-#pragma unroll
-        for (int e = 0; e < 4; ++e) T[e] = rounded(A, e);
-      }
-      store_block(Memory::kT, k, T);
-    }
+    barrier();  // -A D_a is there, and nobody reads L and A any more
 #pragma unroll 1
     for (int h = 0; h < D / 64; ++h) {
       float W[32];
@@ -322,21 +339,15 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
         std::uint32_t packed[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) packed[i] = pack<In>(W[8 * m + 2 * i], W[8 * m + 2 * i + 1]);
-        store_block(Memory::kW + h * 8192, m, packed);
+        store_block(Memory::kW + h * 8192, static_cast<int>(warp), m, packed);
       }
     }
   }
-  /// Two numbers of a block in the type of the inputs.
-  __device__ static std::uint32_t rounded(const Pair& A, int e) {
-    if constexpr (std::is_same_v<In, __nv_bfloat16>) return A.big[e];
-    const float2 big = unpack<__nv_bfloat16>(A.big[e]), small = unpack<__nv_bfloat16>(A.small[e]);
-    return pack<In>(big.x + small.x, big.y + small.y);
-  }
-
   /// All of it for one chunk.
   __device__ void prepare(const Walk& x) const {
     const std::uint32_t tiles = place_of(at);
-    float* const diagonal = reinterpret_cast<float*>(memory + Memory::kDiagonal + warp * kBlockBytes);
+    float* const diagonal =
+        reinterpret_cast<float*>(memory + (inverse_block(static_cast<int>(warp), static_cast<int>(warp)) - at));
     wait(barriers + Memory::kLoaded, turn & 1);
     if (x.count() < kChunk) clear_rows<128>(memory + Memory::kKey, 2 * (D / 64), x.count(), thread), barrier();
     float XK[32], QK[32];
@@ -374,12 +385,11 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     if (thread == 0) arrive(barriers + Memory::kDone);
   }
 
-  /// Writes the lane's numbers of the block of a [C, C] matrix that begins at column j0 of the warp's rows; zeros
-  /// without them.
-  __device__ void trace_block(void* to, const Walk& x, int j0, const float* numbers) const {
+  /// Writes the lane's numbers of block (m, n) of a [C, C] matrix; zeros without them.
+  __device__ void trace_block(void* to, const Walk& x, int m, int n, const float* numbers) const {
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
-      const int i = first + g + e / 2 % 2 * 8, j = j0 + e / 4 * 8 + 2 * t + e % 2;
+      const int i = 16 * m + g + e / 2 % 2 * 8, j = 16 * n + e / 4 * 8 + 2 * t + e % 2;
       static_cast<float*>(to)[(place(a, x) * kChunk + i) * kChunk + j] = numbers ? numbers[e] : 0;
     }
   }
@@ -396,6 +406,15 @@ __device__ void prepare_chunks(const Arguments& a, const Shape& shape, unsigned 
 }
 
 // ---------------------------------------------------------------- the clerk
+
+/// K and Q of a chunk to the L2 cache, while the team has no room for them.
+template <int D> __device__ inline void prefetch(const Maps& maps, const Walk& x) {
+#pragma unroll 1
+  for (int h = 0; h < D / 64; ++h) {
+    prefetch_tile(maps.k, 64 * h, x.key_head, x.token(), x.batch);
+    prefetch_tile(maps.q, 64 * h, x.key_head, x.token(), x.batch);
+  }
+}
 
 /// K and Q of a chunk.
 template <int D>
@@ -493,6 +512,7 @@ __device__ void keep_supplied(const Arguments& a, const Maps& maps, const Shape&
   for (Walk x(a, shape, cluster, producer + shape.producers * team);; x.advance(shape.producers * kTeams)) {
     const bool more = x.more();
     if (more) {
+      prefetch<D>(maps, x);
       take_numbers<Trace>(a, x, reinterpret_cast<Numbers*>(memory + Memory::kNumbers)[number & 1],
                           reinterpret_cast<Factors*>(memory + Memory::kFactors)[number & 1]);
       fence_shared();  // the factors are sent by the copy engine
