@@ -89,13 +89,6 @@ __device__ inline void load_tile(std::uint32_t to, const CUtensorMap& map, int c
       : "memory");
 }
 
-/// The same tile to the L2 cache only.
-__device__ inline void prefetch_tile(const CUtensorMap& map, int channel, int head, int token, int batch) {
-  asm volatile(DELTA_ONE_LANE("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}]")::"l"(&map),
-               "r"(channel), "r"(head), "r"(token), "r"(batch)
-               : "memory");
-}
-
 // ---------------------------------------------------------------- products
 
 /// Where tiles lie, as descriptors count: in 16 bytes, and without the bits that name a block of a cluster. The same in

@@ -407,15 +407,6 @@ __device__ void prepare_chunks(const Arguments& a, const Shape& shape, unsigned 
 
 // ---------------------------------------------------------------- the clerk
 
-/// K and Q of a chunk to the L2 cache, while the team has no room for them.
-template <int D> __device__ inline void prefetch(const Maps& maps, const Walk& x) {
-#pragma unroll 1
-  for (int h = 0; h < D / 64; ++h) {
-    prefetch_tile(maps.k, 64 * h, x.key_head, x.token(), x.batch);
-    prefetch_tile(maps.q, 64 * h, x.key_head, x.token(), x.batch);
-  }
-}
-
 /// K and Q of a chunk.
 template <int D>
 __device__ inline void fetch(const Arguments& a, const Maps& maps, const Walk& x, std::uint32_t to,
@@ -512,7 +503,6 @@ __device__ void keep_supplied(const Arguments& a, const Maps& maps, const Shape&
   for (Walk x(a, shape, cluster, producer + shape.producers * team);; x.advance(shape.producers * kTeams)) {
     const bool more = x.more();
     if (more) {
-      prefetch<D>(maps, x);
       take_numbers<Trace>(a, x, reinterpret_cast<Numbers*>(memory + Memory::kNumbers)[number & 1],
                           reinterpret_cast<Factors*>(memory + Memory::kFactors)[number & 1]);
       fence_shared();  // the factors are sent by the copy engine
