@@ -26,7 +26,7 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
   Ring ring;
   Preparer by;
   for (Walk x(a, shape, cluster, 0); x.more(); x.advance(1), ring.next(shape.depth), by.next(shape)) {
-    const std::uint32_t full = at + Memory::kFull + 8 * ring.stage;
+    const std::uint32_t full = at + Memory::kFull + 8 * ring.stage, sent = at + Memory::kSent + 8 * ring.stage;
     const int offset = Memory::stages(shape.warpgroups) + ring.stage * Memory::stage(shape.warpgroups);
     const std::uint32_t stage = at + offset;
     const std::uint32_t open = in_block(by.block(shape), at + Producer::barriers(by.team));
@@ -34,9 +34,9 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
     const std::uint32_t landed = whole ? full : tail;  // what has rows beyond the end is cleared first, once a sequence
 
     if (ring.round > 0) wait(at + Memory::kUsed + 8 * ring.stage, (ring.round - 1) & 1);
-    expect_bytes(full, 2 * Memory::kKeys + 8192);  // W, T, Q
+    expect_bytes(sent, Memory::kKeys + 8192);  // W, T
     arrive_there(open + Producer::kOpened);
-    expect_bytes(landed, values);
+    expect_bytes(full, Memory::kKeys), expect_bytes(landed, values);
 #pragma unroll 1
     for (int h = 0; h < D / 64; ++h)
       load_tile(stage + Memory::kQuery + h * 8192, maps.q, 64 * h, x.key_head, x.token(), x.batch, full);
@@ -50,7 +50,8 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
       clear_rows<32>(memory + offset + Memory::kValue, shape.warpgroups, x.count(), lane);
     }
     if (ring.round > 0) wait(at + Memory::kFree + 8 * ring.stage, (ring.round - 1) & 1);
-    expect_bytes(full, 8192 + sizeof(Factors));  // P and the factors
+    expect_bytes(sent, 8192 + sizeof(Factors));  // P and the factors
+    if (lane == 0) arrive(sent);
     arrive_there(open + Producer::kRestOpened);
     expect_bytes(landed, Memory::kKeys);
 #pragma unroll 1
@@ -75,7 +76,7 @@ __device__ void acknowledge(const Arguments& a, const Shape& shape, unsigned cha
   Ring ring;
   Preparer by;
   for (Walk x(a, shape, cluster, 0); x.more(); x.advance(1), ring.next(shape.depth), by.next(shape)) {
-    wait(at + Memory::kFull + 8 * ring.stage, ring.round & 1);
+    wait(at + Memory::kSent + 8 * ring.stage, ring.round & 1);
     arrive_there(in_block(by.block(shape), at + TeamShared<D>::barriers(by.team) + TeamShared<D>::kLanded));
     if (threadIdx.x % 32 == 0) arrive(at + Memory::kFree + 8 * ring.stage);
     __syncwarp();
@@ -138,6 +139,7 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
       const std::uint32_t tiles = place_of(at + stage);
       const std::uint32_t factors = at + Memory::kFactors + ring.stage * static_cast<int>(sizeof(Factors));
       wait(at + Memory::kFull + 8 * ring.stage, ring.round & 1);
+      wait(at + Memory::kSent + 8 * ring.stage, ring.round & 1);
       std::uint32_t V[16];  // V^T, a left operand
 #pragma unroll
       for (int j = 0; j < 8; j += 2)

@@ -45,12 +45,13 @@ struct Numbers {
 };
 
 /// Shared memory of a chain. Tiles start at whole KB, for their pieces are exchanged by address. The barriers of a
-/// stage say that all of it is there (full), that W, T, Q and V are used up (used), that all of it is (free); tail:
-/// what has rows beyond a sequence's end has come and can be cleared.
+/// stage say that what the producer sends is there (sent) and what the copy engine loads (full), that W, T, Q and V are
+/// used up (used), that all of it is (free); tail: what has rows beyond a sequence's end has come and can be cleared.
 template <int D> struct ChainShared {
   static constexpr int kMaxDepth = kMostStages;
-  static constexpr int kFull = 0, kUsed = 8 * kMaxDepth, kFree = 16 * kMaxDepth, kTail = 24 * kMaxDepth;
-  static constexpr int kFactors = 128, kTurn = 2560, kWarpTurn = kChunk * 32;
+  static constexpr int kFull = 0, kSent = 8 * kMaxDepth, kUsed = 16 * kMaxDepth, kFree = 24 * kMaxDepth,
+                       kTail = 32 * kMaxDepth;
+  static constexpr int kFactors = 256, kTurn = 2560, kWarpTurn = kChunk * 32;
   static constexpr int kKeys = D / 64 * 8192;
   static constexpr int kW = 0, kT = kKeys, kQuery = kT + 8192, kKey = kQuery + kKeys, kP = kKey + kKeys,
                        kValue = kP + 8192;

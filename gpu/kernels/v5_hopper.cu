@@ -47,6 +47,7 @@ __global__ void __launch_bounds__(512, 1)
     } else {
       for (int i = 0; i < shape.depth; ++i) {
         init_barrier(at + Chain::kFull + 8 * i, 32);
+        init_barrier(at + Chain::kSent + 8 * i, 1);
         init_barrier(at + Chain::kUsed + 8 * i, 4 * shape.warpgroups);
         init_barrier(at + Chain::kFree + 8 * i, 4 * shape.warpgroups + 1);
       }

@@ -427,12 +427,12 @@ __device__ inline void send(const Shape& shape, std::uint32_t block, std::uint32
                             int stage, unsigned number) {
   using Memory = TeamShared<D>;
   using Chain = ChainShared<D>;
-  const std::uint32_t full = block + Chain::kFull + 8 * stage;
+  const std::uint32_t sent = block + Chain::kSent + 8 * stage;
   const std::uint32_t to = block + Chain::stages(shape.warpgroups) + stage * Chain::stage(shape.warpgroups);
   auto send_all = [&](std::uint32_t there, int piece, int bytes) {
 #pragma unroll 1
     for (unsigned chain = 0; chain < static_cast<unsigned>(shape.chains); ++chain)
-      send_bytes(in_block(chain, there), from + piece, bytes, in_block(chain, full));
+      send_bytes(in_block(chain, there), from + piece, bytes, in_block(chain, sent));
   };
   wait(barriers + Memory::kOpened, number & 1);
   send_all(to + Chain::kW, Memory::kW, Memory::kKeys + 8192);  // and T behind it
