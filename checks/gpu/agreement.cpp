@@ -35,7 +35,8 @@ struct Agreement {
 
   Row judged(Row row, double sums, const Format& f) const {
     const auto size = [&](double squares) { return relative(std::sqrt(squares), std::sqrt(exact)); };
-    const double expected = expected_figure(sums, f);
+    const bool rounds_nothing = exact > 0 && exact_to_schedule == 0;  // beta = 0
+    const double expected = rounds_nothing ? 0 : expected_figure(sums, f);
     if (size(exact_to_schedule) > sums)  // else nothing was rounded to 16 bits
       row.figures = {{"kernel_to_schedule", figure()}, {"expected_kernel_to_schedule", expected}};
     if (expected < kTold) return gpu::judged(row, size(kernel_to_schedule), expected * size(exact_to_schedule) + sums);
