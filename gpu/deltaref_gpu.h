@@ -73,11 +73,11 @@ typedef struct {
   void* e_posterior; /**< v1: [B, T, HV, d_v]       e_t = v_t - S_t x_t, after it */
   void* states;      /**< v1: [B, T, HV, d_v, d_k]  S_t */
   void* gamma;       /**< v3 to v5: [slots, HV, C]        gamma_i (scalar decay) */
-  void* L_g;         /**< v3 to v5: [slots, HV, C, C]     sl(B (H . X K^T)) */
-  void* inverse;     /**< v3 to v5: [slots, HV, C, C]     A = (I + L_g)^{-1} */
+  void* L_g;         /**< v3, v4: [slots, HV, C, C]   sl(B (H . X K^T));  v5: L = sl(H . X K^T) B */
+  void* inverse;     /**< v3 to v5: [slots, HV, C, C]     A = (I + L_g)^{-1}, of either */
   void* W;           /**< v3: [slots, HV, C, d_k]   W = (I + L)^{-1} B X;  v4: D_g W, which alone its inverse gives */
   void* U;           /**< v3, v4: [slots, HV, C, d_v]   U~ = (I + L_g)^{-1} B V */
-  void* Z;           /**< v3 to v5: [slots, HV, C, d_v]   Z = U~ - D_g W S^T */
+  void* Z;           /**< v3, v4: [slots, HV, C, d_v]   Z = U~ - D_g W S^T;  v5: E, with Z = B E */
   void* S;           /**< v3 to v5: [slots, HV, d_v, d_k] the state at the chunk's end */
 } deltaref_trace;
 

@@ -27,7 +27,7 @@ struct Agreement {
   /// number; with u for it the figure is an upper one, about
   /// \f[ \sqrt{12\,(sums / u + 4 / n)}, \f]
   /// sums being delta relative to the numbers, and 4 / n those few of n that flip however small their probability. Each
-  /// number of o is one of them; what decides a state are the numbers of Z, as many as tokens have a share in it.
+  /// number of o is one of them; what decides a state are the numbers of D_w E, as many as tokens have a share in it.
   /// Independent roundings in the same places would make it sqrt(2), a single one in another place about 1/2.
   double expected_figure(double sums, const Format& f) const {
     return std::sqrt(12 * (sums / f.unit() + 4 / std::max(1.0, roundings)));
@@ -35,7 +35,8 @@ struct Agreement {
 
   Row judged(Row row, double sums, const Format& f) const {
     const auto size = [&](double squares) { return relative(std::sqrt(squares), std::sqrt(exact)); };
-    const double expected = expected_figure(sums, f);
+    const bool rounds_nothing = exact > 0 && exact_to_schedule == 0;  // beta = 0
+    const double expected = rounds_nothing ? 0 : expected_figure(sums, f);
     if (size(exact_to_schedule) > sums)  // else nothing was rounded to 16 bits
       row.figures = {{"kernel_to_schedule", figure()}, {"expected_kernel_to_schedule", expected}};
     if (expected < kTold) return gpu::judged(row, size(kernel_to_schedule), expected * size(exact_to_schedule) + sums);
@@ -44,8 +45,8 @@ struct Agreement {
   }
 };
 
-/// How many tokens the state at a chunk's end is made of, by their shares: all of them without decay, one with strong
-/// gates.
+/// How many tokens the state at a chunk's end is made of, by their shares D_w: all of them without decay and with equal
+/// strengths, one with strong gates.
 double share_holders(const Vec<double>& write) {
   const double squares = write.squaredNorm(), fourth = write.array().square().square().sum();
   return fourth > 0 ? squares * squares / fourth : 0;
@@ -73,10 +74,10 @@ void judge_agreement(const Case& c, Model& model, const Call& call, const Report
       for (Index begin = 0; begin < head.tokens(); begin += got.plan.chunk) {
         const Mat<double> S_next = states.middleRows(begin / got.plan.chunk * z.d_v, z.d_v);
         const Prepared<double> p = prepare(head, begin, {}, round), e = prepare(head, begin, {}, Exact{});
-        const Mat<double> Z = corrections(S, p, p.V, round), Z_exact = corrections(S, e, e.V, Exact{});
-        o.add(own.O.middleRows(begin, p.Q.rows()), outputs(S, p, Z, round), outputs(S, e, Z_exact, Exact{}),
+        const Mat<double> E = errors(S, p, p.V, round), E_exact = errors(S, e, e.V, Exact{});
+        o.add(own.O.middleRows(begin, p.Q.rows()), outputs(S, p, E, round), outputs(S, e, E_exact, Exact{}),
               static_cast<double>(p.Q.rows() * z.d_v));
-        state.add(S_next, next_state(S, p, Z, round), next_state(S, e, Z_exact, Exact{}),
+        state.add(S_next, next_state(S, p, E, round), next_state(S, e, E_exact, Exact{}),
                   static_cast<double>(z.d_v) * share_holders(e.write));
         S = S_next;
       }

@@ -16,13 +16,15 @@ constexpr double kFloor = 1;  ///< of any error, in units of the unit roundoff
 constexpr double kTensorCoreSums = 8, kTensorCoreFloor = 64;
 
 const char* form_of(std::int32_t version) {
-  return version == DELTAREF_V1 ? "tokens" : version == DELTAREF_V2 ? "recurrent" : "chunkwise";
+  constexpr const char* names[] = {"", "tokens", "recurrent", "chunkwise", "one_solve", "errors"};
+  return names[version];
 }
 
-/// What the form of that name shows, over T. "tokens": v1, "chunkwise": v3, "one_solve": newer ones.
+/// What the form of that name shows, over T.
 template <Ring T> Quantities shown(const std::string& form, const Stream<T>& s, Index C, bool per_channel) {
   if (form == "chunkwise") return chunk_quantities(s, C);
   if (form == "one_solve") return solve_quantities(s, C, per_channel);
+  if (form == "errors") return error_quantities(s, C);
   Quantities q;
   token_by_token(s, &q);
   return q;
@@ -77,7 +79,7 @@ std::map<std::string, double> Model::quantities(const deltaref_gpu_plan_t& plan,
         allowed[name] = std::max(allowed[name], apart(want.at(name), x));
     });
   const double factor = tensor_cores ? kTensorCoreSums : 1, floor = tensor_cores ? kTensorCoreFloor : kFloor;
-  for (const auto& [name, error] : form_quantities(tensor_cores ? "one_solve" : form_of(plan.version), plan.chunk))
+  for (const auto& [name, error] : form_quantities(form_of(plan.version), plan.chunk))
     allowed[name] += (factor * error + floor) * u;
   return allowed;
 }
@@ -134,8 +136,7 @@ const std::map<std::string, double>& Model::form_quantities(const std::string& n
 }
 
 Quantities exact_quantities(const Case& c, const deltaref_gpu_plan_t& plan, Index n, Index h) {
-  const char* const form = plan.version >= DELTAREF_V4 ? "one_solve" : form_of(plan.version);
-  return shown(form, c.stream<DoubleDouble>(n, h), plan.chunk, c.per_channel());
+  return shown(form_of(plan.version), c.stream<DoubleDouble>(n, h), plan.chunk, c.per_channel());
 }
 
 }  // namespace delta::gpu

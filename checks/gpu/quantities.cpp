@@ -30,8 +30,8 @@ Quantities scheduled(const Case& c, std::int32_t version, const Format& f, Index
     });
   else
     hopper(c.head(n, h), SixteenBits{f}, 1, {}, [&](const Walked<double>& x) {
-      append_square(q, 64, x.prepared.L_g, x.prepared.A);
-      append(q["W"], x.prepared.W), append(q["Z"], x.Z), append(q["S"], x.S), append(q["gamma"], x.prepared.gamma);
+      append_square(q, 64, x.prepared.L, x.prepared.A);
+      append(q["Z"], x.E), append(q["S"], x.S), append(q["gamma"], x.prepared.gamma);
     });
   return q;
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "checks/gpu/case.hpp"
+#include "reference/forms/chunkwise.hpp"
 
 namespace delta::gpu {
 
@@ -63,7 +64,7 @@ template <Ring T> Quantities chunk_quantities(const Stream<T>& s, Index C) {
   return q;
 }
 
-/// What v4 and newer can show, by the CPU's form with one solve: there D_g W is what its inverse gives.
+/// What v4 can show, by the CPU's form with one solve: there D_g W is what its inverse gives.
 template <Ring T> Quantities solve_quantities(const Stream<T>& s, Index C, bool per_channel) {
   Quantities q;
   one_solve<T>(s, C, [&](const OneSolve<T>& h) {
@@ -79,6 +80,26 @@ template <Ring T> Quantities solve_quantities(const Stream<T>& s, Index C, bool 
       for (Index i = 0; i < gamma.size(); ++i) gamma[i] = (i ? gamma[i - 1] : T(1)) * s.steps[begin + i].d[0];
       append(q["gamma"], as_double<T>(gamma));
     }
+  return q;
+}
+
+/// What v5 can show: the errors E of a chunk's tokens in the place of Z = B E, and what they are solved from, where B
+/// stands on the right.
+/// \f[ (I + L)\,E = V - D_g X S^\top, \quad L = \mathrm{sl}(H \odot X K^\top)\,B \f]
+template <Ring T> Quantities error_quantities(const Stream<T>& s, Index C) {
+  Quantities q;
+  Mat<T> S = s.S0;
+  for (Index begin = 0; begin < s.tokens(); begin += C) {
+    const Index c = std::min(C, s.tokens() - begin);
+    const ChunkRows<T> r(s, begin, c);
+    const Mat<T> XK = r.X * r.Y.transpose(), from_state = r.X * S.transpose();         // [c x c], [c x d_v]
+    const Mat<T> L = strictly_lower<T>(r.H.cwiseProduct(XK) * r.beta.asDiagonal());    // [c x c]
+    const Mat<T> E = solve_unit_lower<T>(L, r.V - r.gamma.asDiagonal() * from_state);  // [c x d_v]
+    const Vec<T> write = r.beta.cwiseProduct(r.H.row(c - 1).transpose());              // [c]
+    S = r.gamma[c - 1] * S + Mat<T>(write.asDiagonal() * E).transpose() * r.Y;         // [d_v x d_k]
+    append_square(q, C, as_double<T>(L), as_double<T>(solve_unit_lower<T>(L, Mat<T>::Identity(c, c))));
+    append(q["gamma"], as_double<T>(r.gamma)), append(q["Z"], as_double<T>(E)), append(q["S"], as_double<T>(S));
+  }
   return q;
 }
 

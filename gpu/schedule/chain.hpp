@@ -6,27 +6,28 @@
 
 namespace delta::gpu {
 
-/// \f[ Z = T_g V - W \hat S^\top \f]
+/// The errors of the chunk's tokens before they are written, e~_t = v_t - alpha_t S_{t-1} x_t:
+/// \f[ E = T V - W \hat S^\top \f]
 /// \param S  [d x d_k] at the chunk's start   \param V  [c x d], one column for each row of S   \return [c x d]
 /// \formula{F84}
 template <Ring T, class Rounding>
-Mat<T> corrections(const Mat<T>& S, const Prepared<T>& p, const Mat<T>& V, const Rounding& round) {
-  return p.T_g * V - p.W * round.operand(S).transpose();
+Mat<T> errors(const Mat<T>& S, const Prepared<T>& p, const Mat<T>& V, const Rounding& round) {
+  return p.T * V - p.W * round.operand(S).transpose();
 }
 
-/// \f[ O = \mathrm{round}(D_f Q \hat S^\top + P \hat Z) \f]
+/// \f[ O = \mathrm{round}(D_f Q \hat S^\top + P \hat E) \f]
 /// \return [c x d]   \formula{F84}
 template <Ring T, class Rounding>
-Mat<T> outputs(const Mat<T>& S, const Prepared<T>& p, const Mat<T>& Z, const Rounding& round) {
+Mat<T> outputs(const Mat<T>& S, const Prepared<T>& p, const Mat<T>& E, const Rounding& round) {
   const Mat<T> from_state = p.read.asDiagonal() * Mat<T>(p.Q * round.operand(S).transpose());
-  return round.operand(from_state + p.P * round.operand(Z));
+  return round.operand(from_state + p.P * round.operand(E));
 }
 
-/// \f[ S' = \gamma_c S + \widehat{D_w Z}^\top K \f]
+/// \f[ S' = \gamma_c S + \widehat{D_w E}^\top K \f]
 /// S itself is never rounded. \return [d x d_k]   \formula{F84}
 template <Ring T, class Rounding>
-Mat<T> next_state(const Mat<T>& S, const Prepared<T>& p, const Mat<T>& Z, const Rounding& round) {
-  return p.gamma[p.gamma.size() - 1] * S + round.operand(p.write.asDiagonal() * Z).transpose() * p.K;
+Mat<T> next_state(const Mat<T>& S, const Prepared<T>& p, const Mat<T>& E, const Rounding& round) {
+  return p.gamma[p.gamma.size() - 1] * S + round.operand(p.write.asDiagonal() * E).transpose() * p.K;
 }
 
 }  // namespace delta::gpu

@@ -11,19 +11,20 @@ namespace delta::gpu {
 /// What is shown of each chunk.
 template <Ring T> struct Walked {
   Prepared<T> prepared;
-  Mat<T> Z;  ///< [c x d_v]
+  Mat<T> E;  ///< [c x d_v]
   Mat<T> O;  ///< [c x d_v]
   Mat<T> S;  ///< [d_v x d_k] at the chunk's end
 };
 
 /// Walks a segment for its outputs. \param S  the state, edited in place   \param O  [T x d_v] its rows are filled in
 template <Ring T, class Rounding>
-void replay(Mat<T>& S, const Segment<T>& segment, Mat<T>& O, const Rounding& round, const Watch<Walked<T>>& watch) {
+void replay(Mat<T>& S, const Segment<T>& segment, Mat<T>& O, const Rounding& round,
+            const Watch<Walked<T>>& watch = nullptr) {
   for (const Prepared<T>& p : segment) {
-    const Mat<T> Z = corrections(S, p, p.V, round), O_chunk = outputs(S, p, Z, round);
-    S = next_state(S, p, Z, round);
+    const Mat<T> E = errors(S, p, p.V, round), O_chunk = outputs(S, p, E, round);
+    S = next_state(S, p, E, round);
     O.middleRows(p.begin, O_chunk.rows()) = O_chunk;
-    if (watch) watch({p, Z, O_chunk, S});
+    if (watch) watch({p, E, O_chunk, S});
   }
 }
 

@@ -48,18 +48,19 @@ template <Ring T> Head<T> head(const RuleInfo& rule, const Problem<T>& p, Index 
   return h;
 }
 
-/// A chunk of c tokens as the chains receive it: its rows, three operands, and the factors of its tokens.
-template <Ring T> struct Prepared {
-  Index begin;     ///<            its first token
-  Mat<T> Q, K, V;  ///< [c x d_k], [c x d_k], [c x d_v] as they lie in memory
-  Mat<T> L_g;      ///< [c x c]    sl(B (H . X K^T)); it stays with the producer
-  Mat<T> A;        ///< [c x c]    (I + L_g)^{-1}; it stays too
-  Mat<T> T_g;      ///< [c x c]    A B, an operand
-  Mat<T> W;        ///< [c x d_k]  A B D_g X, an operand
-  Mat<T> P;        ///< [c x c]    scale (H . Q K^T), an operand
-  Vec<T> gamma;    ///< [c]        alpha_1 ... alpha_i
-  Vec<T> read;     ///< [c]        D_f: scale gamma_i, and the norm of q_i
-  Vec<T> write;    ///< [c]        D_w: gamma_c / gamma_j, and the norm of k_j
+/// A chunk of c tokens as the chains receive it: its rows, three operands, and the factors of its tokens. The scalar is
+/// a `Number` here, since T is a matrix.
+template <Ring Number> struct Prepared {
+  Index begin;          ///<            its first token
+  Mat<Number> Q, K, V;  ///< [c x d_k], [c x d_k], [c x d_v] as they lie in memory
+  Mat<Number> L;        ///< [c x c]    sl(H . X K^T) B; it stays with the producer
+  Mat<Number> A;        ///< [c x c]    (I + L)^{-1}; it stays too
+  Mat<Number> T;        ///< [c x c]    A, an operand
+  Mat<Number> W;        ///< [c x d_k]  A D_g X, an operand
+  Mat<Number> P;        ///< [c x c]    scale (H . Q K^T) B, an operand
+  Vec<Number> gamma;    ///< [c]        alpha_1 ... alpha_i
+  Vec<Number> read;     ///< [c]        D_f: scale gamma_i, and the norm of q_i
+  Vec<Number> write;    ///< [c]        D_w: beta_j gamma_c / gamma_j, and the norm of k_j
 };
 
 /// H_ij = alpha_{j+1} ... alpha_i for j <= i, tile by tile. With m the last token before the rows of a tile, what lies
@@ -86,7 +87,7 @@ template <Ring T> Mat<T> decays(const Vec<T>& alpha, Index tile) {
 /// from A (I + L) = I, from the diagonal leftwards, so that a row needs L and the diagonal tiles and no other row:
 /// \f[ A_{ij} = -\Big(\sum_{k=j+1}^{i} A_{ik} L_{kj}\Big) A_{jj} \f]
 /// Every factor is a pair of bf16, good to 16 bits, and no power of L appears: for repeated keys those reach 4.65e17.
-/// \param L  [c x c] strictly lower   \formula{F38}
+/// What is returned is not rounded. \param L  [c x c] strictly lower   \formula{F38}
 template <Ring T, class Rounding> Mat<T> inverse_by_rows(const Mat<T>& L, Index tile, const Rounding& round) {
   const Index c = L.rows();
   Mat<T> A = Mat<T>::Zero(c, c);
@@ -96,26 +97,28 @@ template <Ring T, class Rounding> Mat<T> inverse_by_rows(const Mat<T>& L, Index 
   };
   for (Index i = 0; i < c; i += tile) {
     const Mat<T> I = Mat<T>::Identity(rows(i), rows(i));
-    const Mat<T> A_ii = solve_unit_lower<T>(L.block(i, i, rows(i), rows(i)), I);
-    A.block(i, i, rows(i), rows(i)) = round.bf16_pair(A_ii).sum();
+    A.block(i, i, rows(i), rows(i)) = solve_unit_lower<T>(L.block(i, i, rows(i), rows(i)), I);
   }
   for (Index i = tile; i < c; i += tile)
     for (Index j = i - tile; j >= 0; j -= tile) {
       Mat<T> sum = Mat<T>::Zero(rows(i), tile);
       for (Index k = j + tile; k <= i; k += tile) sum += pair_at(A, i, k) * pair_at(L, k, j);
-      const Mat<T> A_ij = round.bf16_pair(-sum) * pair_at(A, j, j);
-      A.block(i, j, rows(i), tile) = round.bf16_pair(A_ij).sum();
+      A.block(i, j, rows(i), tile) = round.bf16_pair(-sum) * pair_at(A, j, j);
     }
   return A;
 }
 
 /// What of a chunk the state does not enter. Two products of rows as they lie in memory serve all of it:
-/// \f[ L_g = \mathrm{sl}(B(H \odot X K^\top)), \quad X K^\top = c\,K K^\top + \mathrm{diag}(\lambda)\,Q K^\top \f]
-/// \f[ A = (I + L_g)^{-1}, \quad T_g = \widehat{A B}, \quad P = \widehat{\mathrm{scale}\; H \odot Q K^\top} \f]
-/// \f[ W = \mathrm{round}((A D_a) K + (A D_b) Q), \quad D_a = c\,B D_g, \quad D_b = B D_g\,\mathrm{diag}(\lambda) \f]
+/// \f[ L = \mathrm{sl}(H \odot X K^\top)\,B, \quad X K^\top = c\,K K^\top + \mathrm{diag}(\lambda)\,Q K^\top \f]
+/// \f[ A = (I + L)^{-1}, \quad T = \hat A, \quad P = \mathrm{round}(\mathrm{scale}\,(H \odot Q K^\top)\,B) \f]
+/// \f[ W = \mathrm{round}((A D_a) K + (A D_b) Q), \quad D_a = c\,D_g, \quad D_b = D_g\,\mathrm{diag}(\lambda) \f]
 /// A D_a and A D_b are pairs, and K and Q are what memory holds: no row of X is ever rounded. Where rows are still to
-/// be normalised, their norms are factors too. \param begin  the chunk's first token   \formula{F37} \formula{F38}
-/// \formula{F83}
+/// be normalised, their norms are factors too.
+///
+/// B stands on the right, since with G = sl(H . X K^T) it can be pushed through the inverse,
+/// \f[ (I + B G)^{-1} B = B\,(I + G B)^{-1}: \f]
+/// the corrections are Z = B E, V is an operand of the errors E as it lies in memory, and the diagonal of T is 1.
+/// \param begin  the chunk's first token   \formula{F37} \formula{F38} \formula{F83}
 template <Ring T, class Rounding>
 Prepared<T> prepare(const Head<T>& head, Index begin, const Tiles& tiles, const Rounding& round) {
   const Index c = std::min(tiles.chunk, head.tokens() - begin);
@@ -131,19 +134,18 @@ Prepared<T> prepare(const Head<T>& head, Index begin, const Tiles& tiles, const 
   const Mat<T> KK = k_norm.asDiagonal() * Mat<T>(p.K * p.K.transpose()) * k_norm.asDiagonal();  // [c x c]
   const Mat<T> QK = q_norm.asDiagonal() * Mat<T>(p.Q * p.K.transpose()) * k_norm.asDiagonal();  // [c x c]
   const Mat<T> XK = head.c * KK + lambda.asDiagonal() * QK;                                     // [c x c]
-  p.L_g = strictly_lower<T>(beta.asDiagonal() * H.cwiseProduct(XK));                            // [c x c]  F83
-  p.A = inverse_by_rows(p.L_g, tiles.tile, round);                                              // [c x c]  F38
-  p.P = round.operand(head.scale * lower<T>(H.cwiseProduct(QK)));                               // [c x c]
+  p.L = strictly_lower<T>(H.cwiseProduct(XK) * beta.asDiagonal());                              // [c x c]  F83
+  p.A = inverse_by_rows(p.L, tiles.tile, round);                                                // [c x c]  F38
+  p.P = round.operand(head.scale * lower<T>(H.cwiseProduct(QK) * beta.asDiagonal()));           // [c x c]
 
   p.gamma = alpha[0] * H.col(0);
   p.read = head.scale * p.gamma.cwiseProduct(q_norm);
-  p.write = H.row(c - 1).transpose().cwiseProduct(k_norm);
-  const Vec<T> beta_gamma = beta.cwiseProduct(p.gamma);
-  const Vec<T> D_a = head.c * beta_gamma.cwiseProduct(k_norm);
-  const Vec<T> D_b = beta_gamma.cwiseProduct(lambda).cwiseProduct(q_norm);
+  p.write = beta.cwiseProduct(H.row(c - 1).transpose()).cwiseProduct(k_norm);
+  const Vec<T> D_a = head.c * p.gamma.cwiseProduct(k_norm);
+  const Vec<T> D_b = p.gamma.cwiseProduct(lambda).cwiseProduct(q_norm);
   const Mat<T> A_a = round.pair(p.A * D_a.asDiagonal()).sum();  // [c x c]
   const Mat<T> A_b = round.pair(p.A * D_b.asDiagonal()).sum();  // [c x c]
-  p.T_g = round.operand(p.A * beta.asDiagonal());               // [c x c]    F37
+  p.T = round.operand(p.A);                                     // [c x c]    F37
   p.W = round.operand(A_a * p.K + A_b * p.Q);                   // [c x d_k]  F83
   return p;
 }

@@ -37,7 +37,7 @@ template <Ring T, class Rounding> Mat<T> transfer(const Segment<T>& segment, con
   Mat<T> S = Mat<T>::Identity(d_k, d_k);
   for (const Prepared<T>& p : segment) {
     const Mat<T> nothing = Mat<T>::Zero(p.V.rows(), d_k);  // [c x d_k]
-    S = next_state(S, p, corrections(S, p, nothing, round), round);
+    S = next_state(S, p, errors(S, p, nothing, round), round);
   }
   return S;
 }
@@ -45,12 +45,12 @@ template <Ring T, class Rounding> Mat<T> transfer(const Segment<T>& segment, con
 /// The state that a segment leaves where it starts from S. From S = 0 it is N, what it writes itself.
 /// \return [d_v x d_k]   \formula{F59}
 template <Ring T, class Rounding> Mat<T> end_state(Mat<T> S, const Segment<T>& segment, const Rounding& round) {
-  for (const Prepared<T>& p : segment) S = next_state(S, p, corrections(S, p, p.V, round), round);
+  for (const Prepared<T>& p : segment) S = next_state(S, p, errors(S, p, p.V, round), round);
   return S;
 }
 
 /// The state at the start of each segment, S_0 first. All M and N are independent of each other; what has to wait is
-/// one product of pairs a segment,
+/// one product a segment, in which nothing is rounded to 16 bits,
 /// \f[ S_{s+1} = S_s M_s + N_s. \f]
 /// The first segment starts from S_0 itself and needs no M; the last one is walked by the replay alone.
 /// \formula{F59} \formula{F60}
@@ -64,7 +64,7 @@ std::vector<Mat<T>> scan(const Mat<T>& S0, const std::vector<Segment<T>>& segmen
     }
     const Mat<T> M = transfer(segments[s], round);                                          // [d_k x d_k]
     const Mat<T> N = end_state<T>(Mat<T>::Zero(S0.rows(), S0.cols()), segments[s], round);  // [d_v x d_k]
-    starts.push_back(round.pair(starts.back()) * round.pair(M) + N);
+    starts.push_back(starts.back() * M + N);
   }
   return starts;
 }

@@ -88,8 +88,21 @@ TEST_F(OneHead, NormsAreFactorsOfTheRows) {
 TEST_F(OneHead, InvertsByRows) {
   const Mat<GF61> I = Mat<GF61>::Identity(4, 4);
   for (const Prepared<GF61>& c : chunks)
-    EXPECT_TRUE(Mat<GF61>(c.A * (I + c.L_g).topLeftCorner(c.A.rows(), c.A.rows())) ==
-                I.topLeftCorner(c.A.rows(), c.A.rows()));
+    EXPECT_TRUE(Mat<GF61>(c.A + c.A * c.L) == I.topLeftCorner(c.A.rows(), c.A.rows()));
+}
+
+TEST_F(OneHead, TheErrorsAreThoseBeforeEachWrite) {
+  Mat<GF61> S = h.S0, all(h.tokens(), h.V.cols());
+  const Stream<GF61> tokens = stream(rule.info, rule.over<GF61>(), p, 0, 0);
+  for (Index t = 0; t < h.tokens(); ++t) {
+    const MicroStep<GF61>& s = tokens.steps[static_cast<std::size_t>(t)];
+    s.d.decay_columns(S);
+    const Vec<GF61> e = s.v - S * s.x;
+    S += s.beta * e * s.y.transpose();
+    all.row(t) = e.transpose();
+  }
+  hopper(h, Exact{}, 1, tiles,
+         [&](const Walked<GF61>& w) { EXPECT_TRUE(w.E == all.middleRows(w.prepared.begin, w.E.rows())); });
 }
 
 TEST_F(OneHead, ASegmentIsTheAffineMapOfItsTokens) {
@@ -102,15 +115,27 @@ TEST_F(OneHead, ASegmentIsTheAffineMapOfItsTokens) {
 
 /// The tests above can fail: each of these is a mistake that was made, or could be.
 TEST_F(OneHead, MistakesShow) {
-  const auto final_state = [&](auto change) {
-    std::vector<Prepared<GF61>> wrong = chunks;
-    for (Prepared<GF61>& c : wrong) change(c);
-    return end_state(h.S0, Segment<GF61>(wrong), Exact{});
+  using Chunk = Prepared<GF61>;
+  const auto right = [&](auto change) {
+    std::vector<Chunk> wrong = chunks;
+    for (Chunk& c : wrong) change(c);
+    Output<GF61> got{Mat<GF61>(h.tokens(), h.V.cols()), h.S0};
+    replay(got.S, Segment<GF61>(wrong), got.O, Exact{});
+    return got.O == want.O && got.S == want.S;
   };
-  EXPECT_TRUE(final_state([](Prepared<GF61>&) {}) == want.S);
-  EXPECT_FALSE(final_state([](Prepared<GF61>& c) { c.T_g = Mat<GF61>(c.T_g.transpose()); }) == want.S);
-  EXPECT_FALSE(final_state([](Prepared<GF61>& c) { c.W = c.T_g * c.K; }) == want.S) << "W without decay and lambda";
-  EXPECT_FALSE(final_state([](Prepared<GF61>& c) { c.write.setOnes(); }) == want.S) << "gamma missing";
+  const auto beta = [&](const Chunk& c) -> Vec<GF61> { return h.beta.segment(c.begin, c.Q.rows()); };
+  const auto inverse_beta = [&](const Chunk& c) -> Vec<GF61> { return beta(c).cwiseInverse(); };
+  EXPECT_TRUE(right([](Chunk&) {}));
+  EXPECT_FALSE(right([](Chunk& c) { c.T = Mat<GF61>(c.T.transpose()); }));
+  EXPECT_FALSE(right([](Chunk& c) { c.W = c.T * c.K; })) << "W without decay and lambda";
+  EXPECT_FALSE(right([&](Chunk& c) { c.write = beta(c); })) << "D_w without gamma";
+  EXPECT_FALSE(right([&](Chunk& c) { c.write = inverse_beta(c).cwiseProduct(c.write); })) << "D_w without beta";
+  EXPECT_FALSE(right([&](Chunk& c) { c.P = Mat<GF61>(c.P * inverse_beta(c).asDiagonal()); })) << "P without beta";
+  EXPECT_FALSE(right([&](Chunk& c) {
+    const Mat<GF61> reads = c.W + c.L * c.W;  // D_g X
+    c.T = Mat<GF61>(beta(c).asDiagonal() * c.A * inverse_beta(c).asDiagonal());
+    c.W = c.T * reads;
+  })) << "beta on the rows of L: T = (I + B G)^{-1} = B A B^{-1}";
 
   const std::vector<Segment<GF61>> parts = cut(chunks, 2);
   const Mat<GF61> M_0 = transfer(parts[0], Exact{}), M_1 = transfer(parts[1], Exact{}),
