@@ -39,7 +39,7 @@ __device__ inline void multiply_blocks(float (&left)[4], float (&right)[4], cons
 
 /// The chunk's place in the arrays of a trace.
 __device__ inline std::int64_t place(const Arguments& a, const Walk& x) {
-  return (first_slot(a, x.n, kChunk) + x.chunk) * a.HV + x.head;
+  return (x.slot + x.chunk) * a.HV + x.head;
 }
 
 /// A team of four warps prepares a chunk. With G_i the sum of log decays up to token i,
@@ -360,6 +360,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   /// Writes the lane's numbers of the block of a [C, C] matrix that begins at column j0 of the warp's rows; zeros
   /// without them.
   __device__ void trace_block(void* to, const Walk& x, int j0, const float* numbers) const {
+    if (!x.outputs) return;
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       const int i = first + g + e / 2 % 2 * 8, j = j0 + e / 4 * 8 + 2 * t + e % 2;
@@ -460,7 +461,8 @@ __device__ inline void take_numbers(const Arguments& a, const Walk& x, Numbers& 
     factors.output[i] = static_cast<float>(a.scale) * gamma;
     factors.write[i] = power_of_two(static_cast<float>((whole - G[e]) * kLog2));
     if (i == kChunk - 1) factors.gamma[0] = gamma;
-    if (Trace && a.trace.gamma && i < x.count()) static_cast<float*>(a.trace.gamma)[place(a, x) * kChunk + i] = gamma;
+    if (Trace && a.trace.gamma && x.outputs && i < x.count())
+      static_cast<float*>(a.trace.gamma)[place(a, x) * kChunk + i] = gamma;
   }
 }
 
