@@ -87,8 +87,8 @@ typedef struct {
   int32_t version;             /**< deltaref_version */
   int32_t qk_l2norm;           /**< 1: q and k are divided by sqrt(|.|^2 + l2norm_eps) first */
   int32_t rows;                /**< rows of S a block owns; 0: chosen. v4: 16, 32, 64; v5, v6: 64, 128. Never changes a bit */
-  int32_t segments;            /**< v6: of a sequence, 2 to 64; 0: chosen; 1: never cut, so never v6. Where the cuts lie
-                                  is within rounding of the answer, so that with 0 the length may change bits */
+  int32_t segments;            /**< of a sequence, 2 to 64 (v6); 0: chosen; 1: never cut. Changes bits, within rounding:
+                                  where it is chosen, appending tokens may change what came before by that much */
   int64_t B, T, H, HV;         /**< value head j uses key head j / (HV / H) */
   int64_t d_k, d_v;
   int64_t sequences;           /**< with cu_seqlens: their number N; else ignored, N = B */

@@ -109,8 +109,8 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
   for (unsigned number = cluster; number < shape.lanes; number += shape.clusters) {
     const Part part = find_part(a, shape, number);
     const int first_row = channel + g, column = 2 * t;  // of the thread's first number
-    float S[D / 2];                               // [64 x d_k] over the warpgroup
-    std::uint32_t left[D / 4];                    // S rounded: a left operand
+    float S[D / 2];                                     // [64 x d_k] over the warpgroup
+    std::uint32_t left[D / 4];                          // S rounded: a left operand
 #pragma unroll
     for (int e = 0; e < D / 2; ++e) {
       const int i = first_row + e / 2 % 2 * 8, j = column + e / 4 * 8 + e % 2;
@@ -184,8 +184,9 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
       if (Trace && part.outputs && a.trace.Z)
 #pragma unroll
         for (int e = 0; e < 32; ++e)
-          static_cast<float*>(a.trace.Z)[(((part.slot + c) * a.HV + part.head) * kChunk + e / 4 * 8 + 2 * t + e % 2) * a.d_v +
-                                         channel + g + e / 2 % 2 * 8] = Z[e];
+          static_cast<float*>(
+              a.trace.Z)[(part.place(a, c) * kChunk + e / 4 * 8 + 2 * t + e % 2) * a.d_v + first_row + e / 2 % 2 * 8] =
+              Z[e];
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         float f0, f1;
@@ -220,8 +221,8 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
       if (Trace && part.outputs && a.trace.S)
 #pragma unroll
         for (int e = 0; e < D / 2; ++e)
-          static_cast<float*>(a.trace.S)[(((part.slot + c) * a.HV + part.head) * a.d_v + channel + g + e / 2 % 2 * 8) * D +
-                                         e / 4 * 8 + 2 * t + e % 2] = S[e];
+          static_cast<float*>(
+              a.trace.S)[(part.place(a, c) * a.d_v + first_row + e / 2 % 2 * 8) * D + e / 4 * 8 + 2 * t + e % 2] = S[e];
     }
     store_output(part.chunks > 0);
     if (part.to.data)

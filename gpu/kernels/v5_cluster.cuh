@@ -125,10 +125,13 @@ struct State {
 struct Part {
   int head = 0, batch = 0, begin = 0, length = 0;  ///< tokens begin .. of that batch entry
   int chunks = 0;
-  std::int64_t slot = 0;  ///< of the first chunk in the arrays of a trace
+  std::int64_t slot = 0;  ///< of the first chunk
   bool outputs = true;    ///< o and traces are written
   bool transfer = false;  ///< M of a segment: V = 0, and S starts from I. It ends where a whole chunk does
   State from, to;         ///< no data: S starts from 0 or I; what becomes of it is not wanted
+
+  /// Where a chunk has its place in the arrays of a trace.
+  __device__ std::int64_t place(const Arguments& a, int c) const { return (slot + c) * a.HV + head; }
 };
 
 /// The part of that number. A (sequence, head) pair has in pass

@@ -37,11 +37,6 @@ __device__ inline void multiply_blocks(float (&left)[4], float (&right)[4], cons
   mma<bf16>(left, a.big, big[0], big[1]), mma<bf16>(right, a.big, big[2], big[3]);
 }
 
-/// The chunk's place in the arrays of a trace.
-__device__ inline std::int64_t place(const Arguments& a, const Walk& x) {
-  return (x.slot + x.chunk) * a.HV + x.head;
-}
-
 /// A team of four warps prepares a chunk. With G_i the sum of log decays up to token i,
 /// \f[ L_g = \mathrm{sl}(B (H \odot X K^\top)), \quad A = (I + L_g)^{-1}, \quad T = A B, \quad W = T D_\gamma X, \quad
 ///     P = \mathrm{scale}\,(H \odot Q K^\top), \f]
@@ -364,7 +359,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       const int i = first + g + e / 2 % 2 * 8, j = j0 + e / 4 * 8 + 2 * t + e % 2;
-      static_cast<float*>(to)[(place(a, x) * kChunk + i) * kChunk + j] = numbers ? numbers[e] : 0;
+      static_cast<float*>(to)[(x.place(a, x.chunk) * kChunk + i) * kChunk + j] = numbers ? numbers[e] : 0;
     }
   }
 };
@@ -462,7 +457,7 @@ __device__ inline void take_numbers(const Arguments& a, const Walk& x, Numbers& 
     factors.write[i] = power_of_two(static_cast<float>((whole - G[e]) * kLog2));
     if (i == kChunk - 1) factors.gamma[0] = gamma;
     if (Trace && a.trace.gamma && x.outputs && i < x.count())
-      static_cast<float*>(a.trace.gamma)[place(a, x) * kChunk + i] = gamma;
+      static_cast<float*>(a.trace.gamma)[x.place(a, x.chunk) * kChunk + i] = gamma;
   }
 }
 

@@ -15,9 +15,10 @@ namespace delta::gpu {
 constexpr int kScanRows = 8, kScanThreads = 512;  ///< of a block
 
 /// \f[ S_{s+1} = S_s M_s + N_s, \f]
-/// each in the place of N_s. Rows of S are independent of each other: a block has eight of a pair. A thread has a column
-/// of S and a share of the sum over M's rows, whose numbers it holds in registers before S_s is there.
-/// \param matrices  of each pair S_1, N_1, N_2 .., then M_1, M_2 .., [D x D] each   \formula{F59} \formula{F60}
+/// each in the place of N_s. Rows of S are independent of each other: a block has eight of a pair. A thread has a
+/// column of S and a share of the sum over M's rows, whose numbers it holds in registers before S_s is there.
+/// \param matrices  of each pair S_1, N_1, N_2 .., then M_1, M_2 .., [D x D] each
+/// \formula{F59} \formula{F60}
 template <int D> __global__ void __launch_bounds__(kScanThreads) find_starts(float* matrices, unsigned segments) {
   constexpr int kShares = kScanThreads / D, kLength = D / kShares, kOwn = kScanRows * D / kScanThreads;
   __shared__ __align__(16) float S[kScanRows * D];
