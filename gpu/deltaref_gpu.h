@@ -55,7 +55,8 @@ typedef enum {
   DELTAREF_V3 = 3, /**< the chunk form as it is written, in shared memory */
   DELTAREF_V4 = 4, /**< the chunk form on tensor cores, in two stages */
   DELTAREF_V5 = 5, /**< the chunk form with Hopper's instructions, a head to a cluster of blocks */
-  DELTAREF_NEWEST = DELTAREF_V5
+  DELTAREF_V6 = 6, /**< the same for few heads: a sequence in segments that are walked at the same time */
+  DELTAREF_NEWEST = DELTAREF_V6
 } deltaref_version;
 
 /** A tensor [B, T, heads, width]: the last axis is contiguous, the others have strides in elements (0 broadcasts).
@@ -72,20 +73,22 @@ typedef struct {
   void* e_prior;     /**< v1: [B, T, HV, d_v]       e~_t = v_t - S' x_t, before the write */
   void* e_posterior; /**< v1: [B, T, HV, d_v]       e_t = v_t - S_t x_t, after it */
   void* states;      /**< v1: [B, T, HV, d_v, d_k]  S_t */
-  void* gamma;       /**< v3 to v5: [slots, HV, C]        gamma_i (scalar decay) */
-  void* L_g;         /**< v3, v4: [slots, HV, C, C]   sl(B (H . X K^T));  v5: L = sl(H . X K^T) B */
-  void* inverse;     /**< v3 to v5: [slots, HV, C, C]     A = (I + L_g)^{-1}, of either */
+  void* gamma;       /**< v3 to v6: [slots, HV, C]        gamma_i (scalar decay) */
+  void* L_g;         /**< v3, v4: [slots, HV, C, C]   sl(B (H . X K^T));  v5, v6: L = sl(H . X K^T) B */
+  void* inverse;     /**< v3 to v6: [slots, HV, C, C]     A = (I + L_g)^{-1}, of either */
   void* W;           /**< v3: [slots, HV, C, d_k]   W = (I + L)^{-1} B X;  v4: D_g W, which alone its inverse gives */
   void* U;           /**< v3, v4: [slots, HV, C, d_v]   U~ = (I + L_g)^{-1} B V */
-  void* Z;           /**< v3, v4: [slots, HV, C, d_v]   Z = U~ - D_g W S^T;  v5: E, with Z = B E */
-  void* S;           /**< v3 to v5: [slots, HV, d_v, d_k] the state at the chunk's end */
+  void* Z;           /**< v3, v4: [slots, HV, C, d_v]   Z = U~ - D_g W S^T;  v5, v6: E, with Z = B E */
+  void* S;           /**< v3 to v6: [slots, HV, d_v, d_k] the state at the chunk's end */
 } deltaref_trace;
 
 typedef struct {
   int32_t rule, dtype, gate, state_layout;
   int32_t version;             /**< deltaref_version */
   int32_t qk_l2norm;           /**< 1: q and k are divided by sqrt(|.|^2 + l2norm_eps) first */
-  int32_t rows;                /**< rows of S a block owns; 0: chosen. v4: 16, 32, 64; v5: 64, 128. Never changes a bit */
+  int32_t rows;                /**< rows of S a block owns; 0: chosen. v4: 16, 32, 64; v5, v6: 64, 128. Never changes a bit */
+  int32_t segments;            /**< of a sequence, 2 to 64 (v6); 0: chosen; 1: never cut. Changes bits, within rounding:
+                                  where it is chosen, appending tokens may change what came before by that much */
   int64_t B, T, H, HV;         /**< value head j uses key head j / (HV / H) */
   int64_t d_k, d_v;
   int64_t sequences;           /**< with cu_seqlens: their number N; else ignored, N = B */
@@ -107,9 +110,10 @@ typedef struct {
   int32_t chunk;          /**< its chunk length C, 1 for the recurrent ones */
   int32_t rows;           /**< rows of S (value channels) of a block of its serial stage */
   int32_t stages;         /**< chunks its shared memory holds at a time; 0 for v1 to v3 */
-  int32_t chains;         /**< v5: blocks that carry the S of a head, else 0 */
-  int32_t producers;      /**< v5: blocks that prepare a head's chunks, else 0 */
-  int32_t clusters;       /**< v5: clusters, which share the heads of all sequences, else 0 */
+  int32_t chains;         /**< v5, v6: blocks that carry the S of a head, else 0 */
+  int32_t producers;      /**< v5, v6: blocks that prepare a head's chunks, else 0 */
+  int32_t clusters;       /**< v5, v6: clusters, which share the heads of all sequences, else 0 */
+  int32_t segments;       /**< v6: of a sequence, walked at the same time; v5: 1; else 0 */
   int64_t slots;          /**< chunk slots of the trace and the workspace */
   uint64_t workspace;     /**< bytes of workspace it needs */
   char reason[240];       /**< why this version, and why not a newer one */

@@ -4,6 +4,7 @@
 #include "gpu/plan.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <iterator>
 
@@ -18,7 +19,8 @@ const char* const kVersions[] = {"auto",
                                  "v2 (the state in registers)",
                                  "v3 (the chunk form in shared memory)",
                                  "v4 (the chunk form on tensor cores)",
-                                 "v5 (the chunk form with Hopper's instructions)"};
+                                 "v5 (the chunk form with Hopper's instructions)",
+                                 "v6 (v5 on segments of a sequence at the same time)"};
 static_assert(std::size(kRules) == DELTAREF_KDA + 1 && std::size(kVersions) == DELTAREF_NEWEST + 1);
 
 bool in(std::int32_t value, std::int32_t first, std::int32_t last) { return value >= first && value <= last; }
@@ -113,42 +115,105 @@ std::string v4_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device
   return "";
 }
 
+constexpr std::int64_t kMostCounted = (std::int64_t{1} << 31) - 2 * kChunk;
+
+/// The blocks of a cluster that carries so many rows of S a block, and as many clusters as lanes need or are resident.
+std::string take_clusters(const std::string& version, const deltaref_gpu_problem& p,
+                          const deltaref_gpu_device_t& device, std::int32_t rows, std::int64_t lanes,
+                          deltaref_gpu_plan_t& out) {
+  out.rows = rows;
+  out.chains = out.producers = static_cast<std::int32_t>(p.d_v / rows);
+  out.clusters =
+      static_cast<std::int32_t>(std::min(lanes, resident_clusters(device.multiprocessors, out.chains + out.producers)));
+  auto needs = [&](int stages) { return v5_shared(p.d_k, rows, stages); };
+  if (needs(2) > device.shared_memory) return more_shared_memory(version, needs(2), device);
+  // A team is told of its next chunk's stage only when it has filled the last one's: no more stages than teams.
+  out.stages = std::min(kMostStages, kTeams * out.producers);
+  while (needs(out.stages) > device.shared_memory) --out.stages;
+  return "";
+}
+
 std::string v5_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device, deltaref_gpu_plan_t& out) {
   if (device.compute_capability != 90) return "v5 is for compute capability 9.0, the device has " + capability(device);
   if (p.rule == DELTAREF_KDA) return per_channel_decay("v5");
   if (const std::string why = tensor_core_obstacle("v5", p); !why.empty()) return why;
   if (!walkable(p.q, p.B, p.T, p.H) || !walkable(p.k, p.B, p.T, p.H) || !walkable(p.v, p.B, p.T, p.HV))
     return "v5 needs q, k and v with positive strides";
-  constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 2 * kChunk;
-  if (p.T > kMost || slots(p, kChunk) * p.HV > kMost) return "v5 counts tokens and chunks in 32 bits";
+  if (p.T > kMostCounted || slots(p, kChunk) * p.HV > kMostCounted) return "v5 counts tokens and chunks in 32 bits";
   if (p.trace.W || p.trace.U) return "v5 computes neither W nor U~";
   if (p.rows && (p.rows < 64 || p.rows > p.d_v)) return "a block of v5 owns 64 or 128 rows of S, at most d_v";
   // A cluster is one block that carries all rows of S and one that prepares. Where heads are so few that all of them
   // may have twice as many of both, they do.
   const std::int64_t lanes = sequences(p) * p.HV;
   const bool few = p.d_v == 128 && lanes <= resident_clusters(device.multiprocessors, 4);
-  out.rows = p.rows ? p.rows : few ? 64 : static_cast<std::int32_t>(p.d_v);
-  out.chains = out.producers = static_cast<std::int32_t>(p.d_v / out.rows);
-  out.clusters =
-      static_cast<std::int32_t>(std::min(lanes, resident_clusters(device.multiprocessors, out.chains + out.producers)));
-  auto needs = [&](int stages) { return v5_shared(p.d_k, out.rows, stages); };
-  if (needs(2) > device.shared_memory) return more_shared_memory("v5", needs(2), device);
-  // A team is told of its next chunk's stage only when it has filled the last one's: no more stages than teams.
-  out.stages = std::min(kMostStages, kTeams * out.producers);
-  while (needs(out.stages) > device.shared_memory) --out.stages;
+  out.segments = 1;
   out.chunk = kChunk;
-  return "";
+  return take_clusters("v5", p, device, p.rows ? p.rows : few ? 64 : static_cast<std::int32_t>(p.d_v), lanes, out);
+}
+
+/// How v6 would serve a problem: rows of S a block, and segments of a sequence, 1 where whole ones are better.
+struct Split {
+  std::int32_t rows, segments;
+};
+
+/// What takes least time, by the chunks that follow each other. With lanes (sequence, head) and n chunks in the longest
+/// sequence, whole sequences take
+/// \f[ \lceil \mathrm{lanes} / \mathrm{clusters} \rceil\; n \f]
+/// chunks one after the other, and s segments
+/// \f[ \big(\lceil \mathrm{lanes}\,(2 s - 3) / \mathrm{clusters} \rceil + \lceil \mathrm{lanes}\,(s - 1) /
+///     \mathrm{clusters} \rceil\big)\; \lceil n / s \rceil \f]
+/// and what two more launches and the scan cost. That is 1.5 to 2 times the work, so it pays where multiprocessors
+/// idle. Only shapes, the number of multiprocessors and what is forced decide. Chosen matrices take at most 15 % of the
+/// memory of q, k, v and o. \param whole  rows of S a block where sequences stay whole
+Split choose_split(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device, std::int32_t whole) {
+  constexpr double kChunkOfTwo = 1.9, kChunkOfFour = 1.0;  // us a chunk, in a cluster of two and of four blocks
+  constexpr double kLaunches = 15, kScan = 1;              // us, all and for each segment
+  constexpr double kWorthwhile = 0.9;                      // of the time of whole sequences
+  const std::int64_t lanes = sequences(p) * p.HV, n = rounded_up(longest(p), kChunk) / kChunk;
+  const auto time = [&](std::int32_t rows, std::int64_t segments) {
+    const std::int64_t blocks = 2 * p.d_v / rows, clusters = resident_clusters(device.multiprocessors, blocks);
+    const auto rounds = [&](std::int64_t parts) { return rounded_up(lanes * parts, clusters) / clusters; };
+    const std::int64_t in_a_row =
+        segments == 1 ? rounds(1) * n
+                      : (rounds(v6_matrices(segments)) + rounds(segments - 1)) * ((n + segments - 1) / segments);
+    return static_cast<double>(in_a_row) * (blocks == 2 ? kChunkOfTwo : kChunkOfFour) +
+           (segments == 1 ? 0 : kLaunches + kScan * static_cast<double>(segments));
+  };
+  const std::int64_t memory = 4 * tokens(p) * (p.H * p.d_k + p.HV * p.d_v);
+  Split best{whole, 1};
+  double least = p.segments > 1 ? HUGE_VAL : kWorthwhile * time(whole, 1);
+  for (const std::int32_t rows : {std::int32_t{64}, static_cast<std::int32_t>(p.d_v)})
+    for (std::int32_t s = p.segments > 1 ? p.segments : 2; s <= (p.segments > 1 ? p.segments : kMostSegments); ++s) {
+      const bool fits = p.segments > 1 || 100 * lanes * v6_matrices(s) * v6_matrix(p.d_k) <= 15 * memory;
+      if (fits && (!p.rows || p.rows == rows) && time(rows, s) < least) best = {rows, s}, least = time(rows, s);
+    }
+  return best;
+}
+
+std::string v6_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device, deltaref_gpu_plan_t& out) {
+  if (p.segments == 1) return "v6 cuts sequences, and segments = 1 asks for whole ones";
+  if (std::string why = v5_obstacle(p, device, out); !why.empty()) return why;
+  if (p.d_k != p.d_v) return "v6 needs d_k = d_v, got " + number(p.d_k) + " and " + number(p.d_v);
+  const Split split = choose_split(p, device, out.rows);
+  if (split.segments == 1) return "v6 would save too little time here, or need too much memory";
+  const std::int64_t lanes = sequences(p) * p.HV, matrices = lanes * v6_matrices(split.segments);
+  if (matrices > kMostCounted) return "v6 counts the parts of sequences in 32 bits";
+  out.segments = split.segments;
+  out.workspace = static_cast<std::uint64_t>(matrices * v6_matrix(p.d_k));
+  return take_clusters("v6", p, device, split.rows, matrices, out);
 }
 
 /// Why that version cannot serve the problem on that device; empty: it can, and `out` is filled.
 std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device,
                      deltaref_gpu_plan_t& out) {
-  constexpr decltype(&v1_obstacle) obstacles[] = {v1_obstacle, v2_obstacle, v3_obstacle, v4_obstacle, v5_obstacle};
+  constexpr decltype(&v1_obstacle) obstacles[] = {v1_obstacle, v2_obstacle, v3_obstacle,
+                                                  v4_obstacle, v5_obstacle, v6_obstacle};
   static_assert(std::size(obstacles) == DELTAREF_NEWEST);
   if (device.compute_capability < 80)
     return "the device has compute capability " + capability(device) + ", 8.0 or newer is needed";
   if (token_trace(p.trace) && version != DELTAREF_V1) return "per-token traces are written by v1 only";
   if (chunk_trace(p.trace) && version < DELTAREF_V3) return "chunk traces are written by v3 and newer";
+  if (p.segments > 1 && version < DELTAREF_V6) return "sequences are cut by v6 only";
   out = {};
   out.version = version;
   if (std::string why = obstacles[version - 1](p, device, out); !why.empty()) return why;
@@ -162,6 +227,12 @@ std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const 
 
 std::int64_t sequences(const deltaref_gpu_problem& p) { return p.cu_seqlens ? p.sequences : p.B; }
 std::int64_t tokens(const deltaref_gpu_problem& p) { return p.cu_seqlens ? p.cu_seqlens[p.sequences] : p.B * p.T; }
+std::int64_t longest(const deltaref_gpu_problem& p) {
+  if (!p.cu_seqlens) return p.T;
+  std::int64_t most = 0;
+  for (std::int64_t n = 0; n < p.sequences; ++n) most = std::max(most, p.cu_seqlens[n + 1] - p.cu_seqlens[n]);
+  return most;
+}
 std::int64_t slots(const deltaref_gpu_problem& p, std::int64_t chunk) { return tokens(p) / chunk + sequences(p); }
 
 Refusal check(const deltaref_gpu_problem& p) {
@@ -174,6 +245,9 @@ Refusal check(const deltaref_gpu_problem& p) {
     return invalid("version: expected 0 (auto) to " + number(DELTAREF_NEWEST) + ", got " + number(p.version));
   if (p.rows != 0 && p.rows != 16 && p.rows != 32 && p.rows != 64 && p.rows != 128)
     return invalid("rows: expected 0 (chosen), 16, 32, 64 or 128, got " + number(p.rows));
+  if (!in(p.segments, 0, kMostSegments))
+    return invalid("segments: expected 0 (chosen), 1 (never cut) or 2 to " + number(kMostSegments) + ", got " +
+                   number(p.segments));
   if (p.B < 1 || p.T < 0) return invalid("expected B >= 1 and T >= 0, got B = " + number(p.B) + ", T = " + number(p.T));
   if (p.H < 1 || p.HV < 1 || p.HV % p.H != 0)
     return invalid("HV must be a multiple of H, got H = " + number(p.H) + ", HV = " + number(p.HV));

@@ -21,9 +21,13 @@ inline constexpr int kMostStages = 4;  ///< chunks that a block of the serial st
 
 inline constexpr int kTeams = 3;  ///< of a producer of v5: warpgroups that prepare a chunk each
 
+inline constexpr int kMostSegments = 64;  ///< that v6 cuts a sequence into
+
 /// Tokens that the chunk slots are counted over.
 std::int64_t tokens(const deltaref_gpu_problem& p);
 std::int64_t sequences(const deltaref_gpu_problem& p);
+/// Tokens of the longest sequence.
+std::int64_t longest(const deltaref_gpu_problem& p);
 /// Chunk slots: chunk c of sequence n has slot begin(n) / C + n + c, unique for any lengths.
 std::int64_t slots(const deltaref_gpu_problem& p, std::int64_t chunk);
 
@@ -79,6 +83,11 @@ inline constexpr std::int64_t kV5ProducerShared = 1024 + kTeams * (8 * kSquareBy
 constexpr std::int64_t v5_shared(std::int64_t d_k, std::int64_t rows, std::int64_t stages) {
   return std::max(v5_chain_shared(d_k, rows, stages), kV5ProducerShared);
 }
+
+/// Matrices [d_v x d_k] of fp32 that v6 keeps of each head of each sequence: where segments start, but for the first,
+/// and by what those in the middle multiply the state.
+constexpr std::int64_t v6_matrices(std::int64_t segments) { return 2 * segments - 3; }
+constexpr std::int64_t v6_matrix(std::int64_t d) { return 4 * d * d; }  ///< bytes of one
 
 /// Clusters of so many blocks, each as large as a multiprocessor, that are resident at a time. A cluster lies within
 /// one group of multiprocessors (GPC), and groups are not multiples of four: on an H200, which has 132, 66 clusters of

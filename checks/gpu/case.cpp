@@ -32,6 +32,7 @@ bool Case::served(std::int32_t version, std::int32_t dtype) const {
   const Shape& z = shape();
   if ((version == DELTAREF_V3 || version >= DELTAREF_V5) && per_channel()) return false;
   if (version >= DELTAREF_V5 && !hopper_is_here()) return false;
+  if (version >= DELTAREF_V6 && z.d_k != z.d_v) return false;
   if (version >= DELTAREF_V4)
     return dtype <= DELTAREF_FP16 && (z.d_k == 64 || z.d_k == 128) && (z.d_v == 64 || z.d_v == 128);
   return true;
@@ -47,9 +48,10 @@ Head<double> Case::head(Index n, Index h) const {
   return x;
 }
 
-Call Case::call(std::int32_t version, std::int32_t dtype) const {
+Call Case::call(std::int32_t version, std::int32_t dtype, std::int32_t segments) const {
   return {.version = version,
           .dtype = dtype,
+          .segments = segments,
           .log_gate = variant == Variant::log_gate,
           .l2norm = variant == Variant::l2norm};
 }
@@ -60,7 +62,8 @@ Row Case::row(const Call& call, const std::string& what) const {
           .family = std::string(family.name),
           .shape = shape().text(),
           .dtype = std::string(dtype_name(call.dtype)),
-          .what = what + (call.log_gate ? "; log decay" : "") + (call.l2norm ? "; l2norm" : ""),
+          .what = what + (call.log_gate ? "; log decay" : "") + (call.l2norm ? "; l2norm" : "") +
+                  (call.segments ? "; " + std::to_string(call.segments) + " segments" : ""),
           .reason = ""};
 }
 

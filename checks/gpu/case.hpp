@@ -34,7 +34,7 @@ struct Case {
   Head<double> head(Index n, Index h) const;
 
   /// How it is handed to a kernel.
-  Call call(std::int32_t version, std::int32_t dtype) const;
+  Call call(std::int32_t version, std::int32_t dtype, std::int32_t segments = 0) const;
   /// A row about such a call, without a verdict.
   Row row(const Call& call, const std::string& what) const;
 };

@@ -24,7 +24,8 @@ constexpr std::string_view kSizes[] = {
     "B1_T137_H1_HV2_K64_V128_packed0.5.5.69.130_C64",
     "B1_T70_H1_HV1_K256_V40_C64",
     "B1_T192_H1_HV1_K128_V128_C64",
-    "B1_T260_H1_HV2_K64_V64_C64",  // more chunks than a block holds at a time
+    "B1_T260_H1_HV2_K64_V64_C64",                     // more chunks than a block holds at a time
+    "B1_T207_H1_HV2_K64_V64_packed0.5.5.69.200_C64",  // sequences of v6 with 1, 0, 1 and 3 chunks
 };
 
 constexpr Index kTraced = 130 * 2 * 64 * 64;  ///< numbers of all states, up to which every intermediate is compared
@@ -34,6 +35,13 @@ bool chosen(const std::vector<std::string>& list, std::string_view name) {
 }
 bool chosen(const Selection& what, std::int32_t version) {
   return what.versions.empty() || std::ranges::find(what.versions, version) != what.versions.end();
+}
+
+constexpr std::int32_t kMoreThanChunks = 7;  ///< segments: so many chunks has none of these sequences
+
+/// The numbers of segments that a version is asked for: these sequences are too short for it to cut them by itself.
+std::vector<std::int32_t> segments_of(std::int32_t version) {
+  return version >= DELTAREF_V6 ? std::vector<std::int32_t>{2, 3, kMoreThanChunks} : std::vector<std::int32_t>{0};
 }
 
 bool holds(const Problem<double>& p, const Format& f) {
@@ -61,7 +69,8 @@ std::vector<Job> jobs(const Selection& what) {
       for (const std::string_view size : kSizes) {
         // Every family at one size of v4 and one of odd widths; the baseline at all of them.
         const bool everywhere = f.name == "gate_half" || f.name == "slack_nan";
-        if (what.quick ? size != kSizes[2] && size != kSizes[6] : !everywhere && size != kSizes[2] && size != kSizes[4])
+        if (what.quick ? size != kSizes[2] && size != kSizes[6] && size != kSizes[10]
+                       : !everywhere && size != kSizes[2] && size != kSizes[4])
           continue;
         all.push_back({rule, &f, size});
       }
@@ -102,19 +111,23 @@ void work(const Job& job, const Selection& what, const Report& report) {
       auto& [c, model] = plain;
       if (!chosen(what, version) || !c.served(version, dtype) || !holds(c.given, format_of(dtype))) continue;
       const bool wide = dtype >= DELTAREF_FP32, tensor_cores = version >= DELTAREF_V4;
-      const Call call = c.call(version, dtype);
-      judge_outputs(c, model, call, report);
-      if (version == DELTAREF_V1 && wide && numbers <= kTraced) judge_tokens(c, model, call, report);
-      if (version == DELTAREF_V3 && wide && numbers <= kTraced) judge_chunks(c, model, call, report);
-      if (tensor_cores && numbers <= 4 * kTraced) judge_chunks(c, model, call, report);
-      if (version >= DELTAREF_V5) judge_agreement(c, model, call, report);
-      for (auto* variant : {&in_log, &normalised}) {
-        if (!*variant) continue;
-        auto& [other, expected] = **variant;
-        judge_outputs(other, expected, other.call(version, dtype), report);
-        if (version >= DELTAREF_V5) judge_agreement(other, expected, other.call(version, dtype), report);
+      for (const std::int32_t segments : segments_of(version)) {
+        const Call call = c.call(version, dtype, segments);
+        if (version >= DELTAREF_V6) judge_beside_v5(c, model, call, report);
+        if (segments == 2) continue;  // which is v5, bit by bit
+        judge_outputs(c, model, call, report);
+        if (version == DELTAREF_V1 && wide && numbers <= kTraced) judge_tokens(c, model, call, report);
+        if (version == DELTAREF_V3 && wide && numbers <= kTraced) judge_chunks(c, model, call, report);
+        if (tensor_cores && numbers <= 4 * kTraced && segments < kMoreThanChunks) judge_chunks(c, model, call, report);
+        if (version >= DELTAREF_V5) judge_agreement(c, model, call, report);
+        for (auto* variant : {&in_log, &normalised}) {
+          if (!*variant) continue;
+          auto& [other, expected] = **variant;
+          judge_outputs(other, expected, other.call(version, dtype, segments), report);
+          if (version >= DELTAREF_V5) judge_agreement(other, expected, other.call(version, dtype, segments), report);
+        }
+        if (laws && (tensor_cores || dtype == DELTAREF_FP32) && segments < kMoreThanChunks) judge_laws(c, call, report);
       }
-      if (laws && (tensor_cores || dtype == DELTAREF_FP32)) judge_laws(c, call, report);
     }
 }
 

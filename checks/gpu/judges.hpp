@@ -8,6 +8,10 @@ namespace delta::gpu {
 /// The answer, judged by the error that this kind of code makes in this precision.
 void judge_outputs(const Case& c, Model& model, const Call& call, const Report& report);
 
+/// v6: the answer beside that of v5, which cuts nothing. With two segments the same bits, for the second starts from
+/// the very state that the first leaves.
+void judge_beside_v5(const Case& c, Model& model, const Call& call, const Report& report);
+
 /// The laws that need no reference: answers that must be the same bits.
 void judge_laws(const Case& c, const Call& call, const Report& report);
 

@@ -149,6 +149,7 @@ Answer run_on_device(const RuleInfo& rule, const Problem<double>& p, const Call&
   deltaref_gpu_problem d{};
   d.rule = rule_number(rule), d.dtype = call.dtype, d.gate = call.log_gate ? DELTAREF_LOG_DECAY : DELTAREF_DECAY;
   d.state_layout = call.layout, d.version = call.version, d.qk_l2norm = call.l2norm, d.rows = call.rows;
+  d.segments = call.segments;
   d.B = z.B, d.T = z.T, d.H = z.H, d.HV = z.HV, d.d_k = z.d_k, d.d_v = z.d_v;
   const std::vector<std::int64_t> offsets(z.offsets.begin(), z.offsets.end());
   if (!offsets.empty()) d.cu_seqlens = offsets.data(), d.sequences = static_cast<std::int64_t>(offsets.size()) - 1;
@@ -243,6 +244,7 @@ std::string far_offsets(std::int32_t version, bool& same) {
   deltaref_gpu_problem big{}, one{};
   big.rule = DELTAREF_GATED_DELTA, big.dtype = DELTAREF_BF16, big.gate = DELTAREF_DECAY, big.version = version;
   big.B = B, big.T = T, big.H = big.HV = H, big.d_k = big.d_v = d, big.scale = 0.125;
+  if (version >= DELTAREF_V6) big.segments = 3;
   one = big, one.B = one.H = one.HV = 1;
 
   const Problem<double> p = draw(find_rule("gated_delta")->info, *find_family("gate_half"),

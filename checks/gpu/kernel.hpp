@@ -12,6 +12,7 @@ namespace delta::gpu {
 /// How a problem is handed to the kernels.
 struct Call {
   std::int32_t version = DELTAREF_AUTO, dtype = DELTAREF_FP32, layout = DELTAREF_STATE_VK, rows = 0;
+  std::int32_t segments = 0;  ///< of a sequence; 0: as the planner likes
   bool log_gate = false;      ///< the decay goes in as its natural logarithm
   bool l2norm = false;        ///< q and k are normalised by the kernel
   bool padded = false;        ///< rows of every tensor lie further apart than they must

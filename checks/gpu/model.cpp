@@ -16,7 +16,8 @@ constexpr double kFloor = 1;  ///< of any error, in units of the unit roundoff
 constexpr double kTensorCoreSums = 8, kTensorCoreFloor = 64;
 
 const char* form_of(std::int32_t version) {
-  constexpr const char* names[] = {"", "tokens", "recurrent", "chunkwise", "one_solve", "errors"};
+  constexpr const char* names[] = {"", "tokens", "recurrent", "chunkwise", "one_solve", "errors", "errors"};
+  static_assert(std::size(names) == DELTAREF_NEWEST + 1);
   return names[version];
 }
 
@@ -49,7 +50,7 @@ Expected Model::outputs(const deltaref_gpu_plan_t& plan, std::int32_t dtype) {
                          [&](const Stream<double>& s) { return tensor_cores(s, f); });
     else
       for (Index n = 0; n < c.shape().sequences(); ++n)
-        for (Index h = 0; h < c.shape().HV; ++h) twin.push_back(hopper(c.head(n, h), SixteenBits{f}));
+        for (Index h = 0; h < c.shape().HV; ++h) twin.push_back(hopper(c.head(n, h), SixteenBits{f}, plan.segments));
     const Distance d = distance(c.exact, twin);
     const Expected s = sums();
     // The schedule of v4 is given normalised rows; in the kernel the norm is a factor of what is written and rounded.
@@ -75,7 +76,7 @@ std::map<std::string, double> Model::quantities(const deltaref_gpu_plan_t& plan,
   if (tensor_cores)
     each_head(case_.shape(), [&](Index n, Index h) {
       const Quantities want = exact_quantities(case_, plan, n, h);
-      for (const auto& [name, x] : scheduled(case_, plan.version, format_of(dtype), n, h))
+      for (const auto& [name, x] : scheduled(case_, plan, format_of(dtype), n, h))
         allowed[name] = std::max(allowed[name], apart(want.at(name), x));
     });
   const double factor = tensor_cores ? kTensorCoreSums : 1, floor = tensor_cores ? kTensorCoreFloor : kFloor;

@@ -38,4 +38,22 @@ void judge_outputs(const Case& c, Model& model, const Call& call, const Report& 
   report(row);
 }
 
+void judge_beside_v5(const Case& c, Model& model, const Call& call, const Report& report) {
+  Call uncut = call;
+  uncut.version = DELTAREF_V5, uncut.segments = 0;
+  const Answer v5 = run_on_device(c.rule.info, c.given, uncut), v6 = run_on_device(c.rule.info, c.given, call);
+  Row row = c.row(call, "o, state beside v5");
+  if (call.segments == 2) {
+    const bool same = v5.bits == v6.bits;
+    row.verdict = same ? Verdict::passed : Verdict::failed, row.ratio = same ? 0 : INFINITY;
+    if (!same) row.reason = "not the same bits";
+    return report(row);
+  }
+  if (!model.outside(v6.plan, call.dtype).empty()) return;
+  const Distance d = distance(v5.result, v6.result);
+  const Expected a = model.outputs(v5.plan, call.dtype), b = model.outputs(v6.plan, call.dtype);
+  const Row o = judged(row, d.o, a.o + b.o), state = judged(row, d.state, a.state + b.state);
+  report(o.ratio > state.ratio ? o : state);
+}
+
 }  // namespace delta::gpu

@@ -20,16 +20,16 @@ double apart(const Mat<double>& want, const Mat<double>& got) {
   return difference == 0 ? 0 : difference / size;
 }
 
-Quantities scheduled(const Case& c, std::int32_t version, const Format& f, Index n, Index h) {
+Quantities scheduled(const Case& c, const deltaref_gpu_plan_t& plan, const Format& f, Index n, Index h) {
   Quantities q;
-  if (version == DELTAREF_V4)
+  if (plan.version == DELTAREF_V4)
     tensor_cores(c.stream<double>(n, h), f, [&](const TensorCoreChunk& x) {
       append_square(q, 64, x.L_g, x.inverse);
       append(q["W"], x.W), append(q["U"], x.U), append(q["Z"], x.Z), append(q["S"], x.S);
       if (!c.per_channel()) append(q["gamma"], x.gamma);
     });
   else
-    hopper(c.head(n, h), SixteenBits{f}, 1, {}, [&](const Walked<double>& x) {
+    hopper(c.head(n, h), SixteenBits{f}, plan.segments, {}, [&](const Walked<double>& x) {
       append_square(q, 64, x.prepared.L, x.prepared.A);
       append(q["Z"], x.E), append(q["S"], x.S), append(q["gamma"], x.prepared.gamma);
     });

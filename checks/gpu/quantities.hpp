@@ -83,9 +83,8 @@ template <Ring T> Quantities solve_quantities(const Stream<T>& s, Index C, bool 
   return q;
 }
 
-/// What v5 can show: the errors E of a chunk's tokens in the place of Z = B E, and what they are solved from, where B
-/// stands on the right.
-/// \f[ (I + L)\,E = V - D_g X S^\top, \quad L = \mathrm{sl}(H \odot X K^\top)\,B \f]
+/// What v5 and newer can show: the errors E of a chunk's tokens in the place of Z = B E, and what they are solved from,
+/// where B stands on the right. \f[ (I + L)\,E = V - D_g X S^\top, \quad L = \mathrm{sl}(H \odot X K^\top)\,B \f]
 template <Ring T> Quantities error_quantities(const Stream<T>& s, Index C) {
   Quantities q;
   Mat<T> S = s.S0;
@@ -103,8 +102,8 @@ template <Ring T> Quantities error_quantities(const Stream<T>& s, Index C) {
   return q;
 }
 
-/// The same by the schedule of v4 or v5 in their 16 bits.
-Quantities scheduled(const Case& c, std::int32_t version, const Format& f, Index n, Index h);
+/// The same by the schedule of v4 and newer in their 16 bits.
+Quantities scheduled(const Case& c, const deltaref_gpu_plan_t& plan, const Format& f, Index n, Index h);
 
 /// The same out of a kernel's trace, for one sequence and head.
 Quantities traced(const Answer& a, const Shape& z, Index n, Index h);

@@ -36,13 +36,18 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
     if (ring.round > 0) wait(at + Memory::kUsed + 8 * ring.stage, (ring.round - 1) & 1);
     expect_bytes(sent, Memory::kKeys + 8192);  // W, T
     arrive_there(open + Producer::kOpened);
-    expect_bytes(full, Memory::kKeys), expect_bytes(landed, values);
+    expect_bytes(full, Memory::kKeys);
 #pragma unroll 1
     for (int h = 0; h < D / 64; ++h)
       load_tile(stage + Memory::kQuery + h * 8192, maps.q, 64 * h, x.key_head, x.token(), x.batch, full);
+    if (x.transfer) {  // V = 0: once a stage, for nothing else comes there
+      if (x.chunk < shape.depth) clear_tiles(memory + offset + Memory::kValue, shape.warpgroups);
+    } else {
+      expect_bytes(landed, values);
 #pragma unroll 1
-    for (int h = 0; h < shape.warpgroups; ++h)
-      load_tile(stage + Memory::kValue + h * 8192, maps.v, first + 64 * h, x.head, x.token(), x.batch, landed);
+      for (int h = 0; h < shape.warpgroups; ++h)
+        load_tile(stage + Memory::kValue + h * 8192, maps.v, first + 64 * h, x.head, x.token(), x.batch, landed);
+    }
     if (!whole) {
       if (lane == 0) arrive(tail);
       __syncwarp();
@@ -102,26 +107,23 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
   const int channel = first + 16 * warp;  // of the warp's first row
 
   Ring ring;
-  for (unsigned pair = cluster; pair < shape.lanes; pair += shape.clusters) {
-    const std::int64_t n = pair / static_cast<unsigned>(a.HV);
-    const int head = static_cast<int>(pair % static_cast<unsigned>(a.HV));
-    const Sequence s = a.sequence(n);
-    const int chunks = static_cast<int>((s.length + kChunk - 1) / kChunk);
-    const std::int64_t slot = first_slot(a, n, kChunk), state = n * a.HV + head;
-    float S[D / 2];             // [64 x d_k] over the warpgroup
-    std::uint32_t left[D / 4];  // S rounded: a left operand
+  for (unsigned number = cluster; number < shape.lanes; number += shape.clusters) {
+    const Part part = find_part(a, shape, number);
+    const int first_row = channel + g, column = 2 * t;  // of the thread's first number
+    float S[D / 2];                                     // [64 x d_k] over the warpgroup
+    std::uint32_t left[D / 4];                          // S rounded: a left operand
 #pragma unroll
-    for (int e = 0; e < D / 2; ++e)
-      S[e] = a.initial_state
-                 ? static_cast<const float*>(
-                       a.initial_state)[a.state_index(state, channel + g + e / 2 % 2 * 8, e / 4 * 8 + 2 * t + e % 2)]
-                 : 0;
+    for (int e = 0; e < D / 2; ++e) {
+      const int i = first_row + e / 2 % 2 * 8, j = column + e / 4 * 8 + e % 2;
+      S[e] = part.from.data ? part.from(i, j) : part.transfer && i == j ? 1 : 0;
+    }
 #pragma unroll
     for (int i = 0; i < D / 4; ++i) left[i] = pack<In>(S[2 * i], S[2 * i + 1]);
 
     // o^T of a chunk is turned round through shared memory, and leaves while the products of the next chunk run.
-    In* o = const_cast<In*>(row<In>(a.o, s, lane / 2 - kChunk, head)) + channel + lane % 2 * 8;
-    int tokens_left = static_cast<int>(s.length) + kChunk;  // from the first token of the chunk before
+    const Sequence tokens{part.batch, part.begin, part.length, 0};
+    In* o = const_cast<In*>(row<In>(a.o, tokens, lane / 2 - kChunk, part.head)) + channel + lane % 2 * 8;
+    int tokens_left = part.outputs ? part.length + kChunk : 0;  // to store, from the first token of the chunk before
     auto store_output = [&](bool there) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -134,7 +136,7 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
       __syncwarp();
     };
 
-    for (int c = 0; c < chunks; ++c, ring.next(shape.depth)) {
+    for (int c = 0; c < part.chunks; ++c, ring.next(shape.depth)) {
       const int stage = Memory::stages(shape.warpgroups) + ring.stage * Memory::stage(shape.warpgroups);
       const std::uint32_t tiles = place_of(at + stage);
       const std::uint32_t factors = at + Memory::kFactors + ring.stage * static_cast<int>(sizeof(Factors));
@@ -181,11 +183,12 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
       wait_products<0>();
       pin(O);
       if (lane == 0) arrive(at + Memory::kUsed + 8 * ring.stage);
-      if (Trace && a.trace.Z)
+      if (Trace && part.outputs && a.trace.Z)
 #pragma unroll
         for (int e = 0; e < 32; ++e)
-          static_cast<float*>(a.trace.Z)[(((slot + c) * a.HV + head) * kChunk + e / 4 * 8 + 2 * t + e % 2) * a.d_v +
-                                         channel + g + e / 2 % 2 * 8] = Z[e];
+          static_cast<float*>(
+              a.trace.Z)[(part.place(a, c) * kChunk + e / 4 * 8 + 2 * t + e % 2) * a.d_v + first_row + e / 2 % 2 * 8] =
+              Z[e];
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         float f0, f1;
@@ -217,18 +220,16 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
         store_matrices_transposed(turn + swizzled<32>(8 * (j + matrix / 2) + r, matrix % 2), out);
       }
       __syncwarp();
-      if (Trace && a.trace.S)
+      if (Trace && part.outputs && a.trace.S)
 #pragma unroll
         for (int e = 0; e < D / 2; ++e)
-          static_cast<float*>(a.trace.S)[(((slot + c) * a.HV + head) * a.d_v + channel + g + e / 2 % 2 * 8) * D +
-                                         e / 4 * 8 + 2 * t + e % 2] = S[e];
+          static_cast<float*>(
+              a.trace.S)[(part.place(a, c) * a.d_v + first_row + e / 2 % 2 * 8) * D + e / 4 * 8 + 2 * t + e % 2] = S[e];
     }
-    store_output(chunks > 0);
-    if (a.final_state)
+    store_output(part.chunks > 0);
+    if (part.to.data)
 #pragma unroll
-      for (int e = 0; e < D / 2; ++e)
-        static_cast<float*>(
-            a.final_state)[a.state_index(state, channel + g + e / 2 % 2 * 8, e / 4 * 8 + 2 * t + e % 2)] = S[e];
+      for (int e = 0; e < D / 2; ++e) part.to(first_row + e / 2 % 2 * 8, column + e / 4 * 8 + e % 2) = S[e];
   }
 }
 

@@ -17,6 +17,7 @@
 #include "gpu/kernels/launch.hpp"
 #include "gpu/kernels/v5_chain.cuh"
 #include "gpu/kernels/v5_prepare.cuh"
+#include "gpu/kernels/v6_scan.cuh"
 
 namespace delta::gpu {
 namespace {
@@ -102,15 +103,19 @@ cudaError_t describe(CUtensorMap& map, const Rows& x, deltaref_dtype dtype, std:
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+/// One walk: so many parts, shared by as many clusters as the plan allows.
 template <class In, int D, bool Lambda, bool Trace>
-cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
+cudaError_t walk(Pass pass, std::int64_t parts, const Arguments& a, const Maps& maps, const deltaref_gpu_plan_t& plan,
+                 cudaStream_t stream) {
   const auto kernel = walk_heads<In, D, Lambda, Trace>;
   const Shape shape{.chains = plan.chains,
                     .producers = plan.producers,
                     .warpgroups = plan.rows / 64,
                     .depth = plan.stages,
-                    .lanes = static_cast<unsigned>(a.N * a.HV),
-                    .clusters = static_cast<unsigned>(plan.clusters)};
+                    .segments = static_cast<unsigned>(plan.segments),
+                    .pass = pass,
+                    .lanes = static_cast<unsigned>(parts),
+                    .clusters = static_cast<unsigned>(std::min<std::int64_t>(parts, plan.clusters))};
   cudaError_t error = allow_all_shared_memory(kernel);
   if (error != cudaSuccess) return error;
   const unsigned size = static_cast<unsigned>(shape.chains + shape.producers);
@@ -123,6 +128,24 @@ cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan
       static_cast<std::size_t>(std::max(ChainShared<D>::bytes(shape.warpgroups, shape.depth), TeamShared<D>::kAll));
   config.stream = stream, config.attrs = &cluster, config.numAttrs = 1;
   return cudaLaunchKernelEx(&config, kernel, a, maps, shape);
+}
+
+/// v5 is one walk; v6 is two, with the scan between them.
+template <class In, int D, bool Lambda, bool Trace>
+cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
+  const std::int64_t pairs = a.N * a.HV;
+  const auto segments = static_cast<unsigned>(plan.segments);
+  const auto each = [&](Pass pass, std::int64_t parts) {
+    return walk<In, D, Lambda, Trace>(pass, pairs * parts, a, maps, plan, stream);
+  };
+  if (segments == 1) return each(Pass::whole, 1);
+  cudaError_t error = each(Pass::starts, matrices_of(segments));
+  if (error == cudaSuccess && segments > 2) {
+    find_starts<D><<<static_cast<unsigned>(pairs * (D / kScanRows)), kScanThreads, 0, stream>>>(
+        static_cast<float*>(a.workspace), segments);
+    error = cudaGetLastError();
+  }
+  return error == cudaSuccess ? each(Pass::replay, segments - 1) : error;
 }
 
 template <class In, int D>

@@ -42,11 +42,6 @@ __device__ inline void multiply_blocks(float (&left)[4], float (&right)[4], cons
   mma<bf16>(left, a.big, big[0], big[1]), mma<bf16>(right, a.big, big[2], big[3]);
 }
 
-/// The chunk's place in the arrays of a trace.
-__device__ inline std::int64_t place(const Arguments& a, const Walk& x) {
-  return (first_slot(a, x.n, kChunk) + x.chunk) * a.HV + x.head;
-}
-
 /// A team of four warps prepares a chunk. With G_i the sum of log decays up to token i, and X = c K + diag(lambda) Q,
 /// \f[ L = \mathrm{sl}((H \odot X K^\top) B), \quad A = T = (I + L)^{-1}, \quad W = A D_\gamma X, \quad
 ///     P = \mathrm{scale}\,(H \odot Q K^\top) B, \f]
@@ -387,10 +382,11 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
 
   /// Writes the lane's numbers of block (m, n) of a [C, C] matrix; zeros without them.
   __device__ void trace_block(void* to, const Walk& x, int m, int n, const float* numbers) const {
+    if (!x.outputs) return;
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       const int i = 16 * m + g + e / 2 % 2 * 8, j = 16 * n + e / 4 * 8 + 2 * t + e % 2;
-      static_cast<float*>(to)[(place(a, x) * kChunk + i) * kChunk + j] = numbers ? numbers[e] : 0;
+      static_cast<float*>(to)[(x.place(a, x.chunk) * kChunk + i) * kChunk + j] = numbers ? numbers[e] : 0;
     }
   }
 };
@@ -484,7 +480,8 @@ __device__ inline void take_numbers(const Arguments& a, const Walk& x, Numbers& 
     factors.output[i] = static_cast<float>(a.scale) * gamma;
     factors.write[i] = to.beta[i] * power_of_two(static_cast<float>((whole - G[e]) * kLog2));
     if (i == kChunk - 1) factors.gamma[0] = gamma;
-    if (Trace && a.trace.gamma && i < x.count()) static_cast<float*>(a.trace.gamma)[place(a, x) * kChunk + i] = gamma;
+    if (Trace && a.trace.gamma && x.outputs && i < x.count())
+      static_cast<float*>(a.trace.gamma)[x.place(a, x.chunk) * kChunk + i] = gamma;
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The schedule of v5 in plain C++, over any scalar; with segments, of a kernel that is still to be written. A head of a
-// sequence is served by two kinds of workers: producers prepare chunks, none waiting for another, and chains carry the
-// state S through them, one after the other. With `Exact` it is an identity, proved over the rationals; with
-// `SixteenBits` it rounds where the kernel rounds, and its error is what that kernel is expected to make.
+// The schedule of v5 in plain C++, over any scalar; with more than one segment, that of v6. A head of a sequence is
+// served by two kinds of workers: producers prepare chunks, none waiting for another, and chains carry the state S
+// through them, one after the other. With `Exact` it is an identity, proved over the rationals; with `SixteenBits` it
+// rounds where the kernel rounds, and its error is what that kernel is expected to make.
 #pragma once
 #include "gpu/schedule/split.hpp"
 

@@ -12,10 +12,9 @@ namespace delta::gpu {
 /// Consecutive chunks.
 template <Ring T> using Segment = std::span<const Prepared<T>>;
 
-/// Where a sequence of n chunks is cut into segments of nearly equal length: the first chunk of each, and n. No segment
-/// is empty, unless there is no chunk at all.
+/// Where a sequence of n chunks is cut into segments of nearly equal length: the first chunk of each, and n. Where
+/// there are fewer chunks than segments, some are empty.
 inline std::vector<Index> cuts(Index n, Index segments) {
-  segments = std::max<Index>(1, std::min(segments, n));
   std::vector<Index> at;
   for (Index s = 0; s <= segments; ++s) at.push_back(n * s / segments);
   return at;
@@ -32,8 +31,7 @@ template <Ring T> std::vector<Segment<T>> cut(const std::vector<Prepared<T>>& ch
 
 /// M of a segment, by which it multiplies the state before it: its chain from S = I, with V = 0.
 /// \return [d_k x d_k]   \formula{F59}
-template <Ring T, class Rounding> Mat<T> transfer(const Segment<T>& segment, const Rounding& round) {
-  const Index d_k = segment.front().K.cols();
+template <Ring T, class Rounding> Mat<T> transfer(const Segment<T>& segment, Index d_k, const Rounding& round) {
   Mat<T> S = Mat<T>::Identity(d_k, d_k);
   for (const Prepared<T>& p : segment) {
     const Mat<T> nothing = Mat<T>::Zero(p.V.rows(), d_k);  // [c x d_k]
@@ -62,7 +60,7 @@ std::vector<Mat<T>> scan(const Mat<T>& S0, const std::vector<Segment<T>>& segmen
       starts.push_back(end_state(S0, segments[s], round));
       continue;
     }
-    const Mat<T> M = transfer(segments[s], round);                                          // [d_k x d_k]
+    const Mat<T> M = transfer(segments[s], S0.cols(), round);                               // [d_k x d_k]
     const Mat<T> N = end_state<T>(Mat<T>::Zero(S0.rows(), S0.cols()), segments[s], round);  // [d_v x d_k]
     starts.push_back(starts.back() * M + N);
   }

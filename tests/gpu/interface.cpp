@@ -62,6 +62,9 @@ TEST(Description, WhatIsWrongIsSaidInOneSentence) {
   EXPECT_THAT(wrong([](auto& p) { p.version = DELTAREF_NEWEST + 1; }),
               HasSubstr("version: expected 0 (auto) to " + std::to_string(DELTAREF_NEWEST)));
   EXPECT_THAT(wrong([](auto& p) { p.rows = 48; }), HasSubstr("rows"));
+  for (const int segments : {-1, 65})
+    EXPECT_THAT(wrong([=](auto& p) { p.segments = segments; }),
+                HasSubstr("segments: expected 0 (chosen), 1 (never cut) or 2 to 64, got " + std::to_string(segments)));
   EXPECT_THAT(wrong([](auto& p) { p.B = 0; }), HasSubstr("B = 0"));
   EXPECT_THAT(wrong([](auto& p) { p.HV = 5; }), HasSubstr("multiple of H, got H = 2, HV = 5"));
   EXPECT_THAT(wrong([](auto& p) { p.d_k = 257; }), HasSubstr("257"));
@@ -135,10 +138,11 @@ TEST(Choice, AskingForAVersionThatDoesNotFitIsRefusedWithTheReason) {
   EXPECT_THAT(refused(sound(), DELTAREF_UNSUPPORTED, kVolta), HasSubstr("7.0"));
 }
 
-TEST(Choice, DoesNotDependOnTheLength) {  // or appending tokens would change bits
+TEST(Choice, OfWholeSequencesDoesNotDependOnTheLength) {  // or appending tokens would change bits
   deltaref_gpu_problem p = sound();
+  p.d_v = p.d_k, p.segments = 1, p.v = p.o = contiguous(p.v.data, p.T, p.HV, p.d_v);
   const auto version = planned(p).version;
-  for (const std::int64_t T : {1, 2, 63, 65, 4096}) {
+  for (const std::int64_t T : {1, 2, 63, 65, 4096, 1 << 20}) {
     p.T = T;
     EXPECT_EQ(planned(p).version, version) << T;
   }
@@ -198,8 +202,82 @@ TEST(Clusters, OtherVersionsHaveNone) {
   deltaref_gpu_problem p = hopper(12);
   for (p.version = DELTAREF_V1; p.version < DELTAREF_V5; ++p.version) {
     const deltaref_gpu_plan_t plan = planned(p);
-    EXPECT_EQ(plan.chains + plan.producers + plan.clusters, 0) << p.version;
+    EXPECT_EQ(plan.chains + plan.producers + plan.clusters + plan.segments, 0) << p.version;
   }
+}
+
+/// One sequence of so many tokens and heads, as wide as it is high.
+deltaref_gpu_problem long_sequence(std::int64_t T, std::int64_t heads, std::int32_t segments = 0) {
+  deltaref_gpu_problem p = hopper(heads);
+  p.version = DELTAREF_AUTO, p.T = T, p.segments = segments;
+  return p;
+}
+
+TEST(Segments, FewHeadsOfALongSequenceAreCut) {
+  for (const std::int64_t heads : {1, 2, 4, 8}) {
+    const deltaref_gpu_problem p = long_sequence(65536, heads);
+    const deltaref_gpu_plan_t plan = planned(p);
+    EXPECT_EQ(plan.version, DELTAREF_V6) << plan.reason;
+    EXPECT_GT(plan.segments, 2) << "two segments save nothing";
+    EXPECT_LE(plan.clusters, resident_clusters(132, plan.chains + plan.producers));
+    EXPECT_EQ(plan.workspace, heads * (2 * plan.segments - 3) * 128 * 128 * 4);
+    EXPECT_LE(plan.workspace, 0.15 * 65536 * static_cast<double>(heads) * 4 * 128 * 2);
+  }
+  EXPECT_GT(planned(long_sequence(65536, 1)).segments, planned(long_sequence(65536, 8)).segments);
+}
+
+TEST(Segments, WhereACutWouldNotPaySequencesStayWhole) {
+  const auto whole = [](const deltaref_gpu_problem& p, const deltaref_gpu_device_t& on = kH200) {
+    const deltaref_gpu_plan_t plan = planned(p, on);
+    EXPECT_EQ(plan.version, DELTAREF_V5);
+    EXPECT_EQ(plan.segments, 1);
+    return std::string(plan.reason);
+  };
+  EXPECT_THAT(whole(long_sequence(65536, 16)), HasSubstr("would save too little time")) << "the heads fill the device";
+  EXPECT_THAT(whole(long_sequence(1024, 2)), HasSubstr("would save too little time"))
+      << "16 chunks cost less than two launches";
+  EXPECT_THAT(whole(long_sequence(0, 2)), HasSubstr("would save too little time"));
+  EXPECT_THAT(whole(long_sequence(65536, 2, 1)), HasSubstr("segments = 1"));
+  deltaref_gpu_problem p = long_sequence(65536, 2);
+  p.B = 16;
+  EXPECT_THAT(whole(p), HasSubstr("would save too little time")) << "heads of all sequences count";
+  EXPECT_THAT(whole(long_sequence(65536, 2), {90, 8, 232448}), HasSubstr("would save too little time"))
+      << "a slice of a device";
+  p = long_sequence(65536, 2), p.d_v = 64, p.v = p.o = contiguous(p.v.data, p.T, p.HV, p.d_v);
+  EXPECT_THAT(whole(p), HasSubstr("v6 needs d_k = d_v, got 128 and 64"));
+  p = long_sequence(65536, 2), p.version = DELTAREF_V6;
+  EXPECT_EQ(planned(p).version, DELTAREF_V6);
+  p.T = 1024;
+  EXPECT_THAT(refused(p, DELTAREF_UNSUPPORTED), HasSubstr("would save too little time"));
+}
+
+TEST(Segments, MayBeForced) {
+  for (const std::int32_t segments : {2, 3, 64}) {  // also where there are fewer chunks
+    const deltaref_gpu_plan_t plan = planned(long_sequence(100, 2, segments));
+    EXPECT_EQ(plan.version, DELTAREF_V6);
+    EXPECT_EQ(plan.segments, segments);
+    EXPECT_EQ(plan.workspace, 2 * (2 * segments - 3) * 128 * 128 * 4);
+  }
+  EXPECT_THAT(cluster(planned(long_sequence(4096, 2, 3))), ElementsAre(64, 2, 2, 6)) << "three parts in the first walk";
+  deltaref_gpu_problem p = long_sequence(4096, 2, 3);
+  p.rows = 128;
+  EXPECT_THAT(cluster(planned(p)), ElementsAre(128, 1, 1, 6));
+  p = long_sequence(4096, 2, 3);
+  for (p.version = DELTAREF_V1; p.version <= DELTAREF_V5; ++p.version)
+    EXPECT_THAT(refused(p, DELTAREF_UNSUPPORTED), HasSubstr("cut by v6 only")) << p.version;
+  p.version = DELTAREF_AUTO;
+  EXPECT_THAT(refused(p, DELTAREF_UNSUPPORTED, kA100), HasSubstr("compute capability 9.0"));
+  p.version = DELTAREF_V6, p.segments = 1;
+  EXPECT_THAT(refused(p, DELTAREF_UNSUPPORTED), HasSubstr("segments = 1 asks for whole ones"));
+}
+
+TEST(Segments, TheOffsetsOfAPackedBatchStayInFront) {
+  const std::int64_t offsets[] = {0, 100, 40000};
+  deltaref_gpu_problem p = long_sequence(40000, 2);
+  p.cu_seqlens = offsets, p.sequences = 2;
+  const deltaref_gpu_plan_t plan = planned(p);
+  EXPECT_EQ(plan.version, DELTAREF_V6) << plan.reason;
+  EXPECT_EQ(plan.workspace, 256 + 4 * (2 * plan.segments - 3) * 128 * 128 * 4);
 }
 
 /// Bytes of shared memory of the largest block that a plan launches.
@@ -210,6 +288,7 @@ std::int64_t shared_memory(const deltaref_gpu_problem& p, const deltaref_gpu_pla
     case DELTAREF_V4:
       return v4_shared(p.d_k, plan.rows, p.rule == DELTAREF_KDA, plan.stages);
     case DELTAREF_V5:
+    case DELTAREF_V6:
       return v5_shared(p.d_k, plan.rows, plan.stages);
     default:
       return 0;

@@ -109,7 +109,7 @@ TEST_F(OneHead, ASegmentIsTheAffineMapOfItsTokens) {
   Affine<GF61> tokens{Mat<GF61>::Identity(3, 3), Mat<GF61>::Zero(2, 3)};
   for (const MicroStep<GF61>& s : stream(rule.info, rule.over<GF61>(), p, 0, 0).steps) tokens.append(s);
   const Segment<GF61> all(chunks);
-  EXPECT_TRUE(transfer(all, Exact{}) == tokens.A);
+  EXPECT_TRUE(transfer(all, 3, Exact{}) == tokens.A);
   EXPECT_TRUE(end_state<GF61>(Mat<GF61>::Zero(2, 3), all, Exact{}) == tokens.U);
 }
 
@@ -138,8 +138,8 @@ TEST_F(OneHead, MistakesShow) {
   })) << "beta on the rows of L: T = (I + B G)^{-1} = B A B^{-1}";
 
   const std::vector<Segment<GF61>> parts = cut(chunks, 2);
-  const Mat<GF61> M_0 = transfer(parts[0], Exact{}), M_1 = transfer(parts[1], Exact{}),
-                  M = transfer(Segment<GF61>(chunks), Exact{});
+  const Mat<GF61> M_0 = transfer(parts[0], 3, Exact{}), M_1 = transfer(parts[1], 3, Exact{}),
+                  M = transfer(Segment<GF61>(chunks), 3, Exact{});
   EXPECT_TRUE(M_0 * M_1 == M);
   EXPECT_FALSE(M_1 * M_0 == M) << "the order of the segments";
 }
