@@ -159,7 +159,7 @@ struct Split {
 /// What takes least time, by the chunks that follow each other. With lanes (sequence, head) and n chunks in the longest
 /// sequence, whole sequences take
 /// \f[ \lceil \mathrm{lanes} / \mathrm{clusters} \rceil\; n \f]
-/// chunks one after the other, and s segments
+/// chunks one after the other, s segments
 /// \f[ \big(\lceil \mathrm{lanes}\,(2 s - 3) / \mathrm{clusters} \rceil + \lceil \mathrm{lanes}\,(s - 1) /
 ///     \mathrm{clusters} \rceil\big)\; \lceil n / s \rceil \f]
 /// and what two more launches and the scan cost. That is 1.5 to 2 times the work, so it pays where multiprocessors
