@@ -170,7 +170,8 @@ std::string device_section(const Json& e, const std::string& hash) {
       {"forward", "Forward"},
       {"forward_backward", "Forward and backward"},
       {"decode", "Decoding, one token"},
-      {"long", "Two heads along a long sequence"},
+      {"few", "Few heads of a long sequence"},
+      {"long", "Two heads along a long sequence, walked whole"},
       {"host", "A short call from the host, until its result is there"}};
   for (const auto& [pass, title] : passes)
     if (const std::string t = timings(e, pass, copy); !t.empty())

@@ -159,12 +159,13 @@ struct Split {
 /// What takes least time, by the chunks that follow each other. With lanes (sequence, head) and n chunks in the longest
 /// sequence, whole sequences take
 /// \f[ \lceil \mathrm{lanes} / \mathrm{clusters} \rceil\; n \f]
-/// chunks one after the other, and s segments
+/// chunks one after the other, s segments
 /// \f[ \big(\lceil \mathrm{lanes}\,(2 s - 3) / \mathrm{clusters} \rceil + \lceil \mathrm{lanes}\,(s - 1) /
 ///     \mathrm{clusters} \rceil\big)\; \lceil n / s \rceil \f]
-/// and what two more launches and the scan cost. That is 1.5 to 2 times the work, so it pays where multiprocessors
-/// idle. Only shapes, the number of multiprocessors and what is forced decide. Chosen matrices take at most 15 % of the
-/// memory of q, k, v and o. \param whole  rows of S a block where sequences stay whole
+/// and what two more launches and the scan cost. That is (3 s - 4) / s times the work, so it pays where multiprocessors
+/// idle. Only shapes, the number of multiprocessors and what is forced decide. Unless they are asked for, matrices take
+/// at most 15 % of the memory of q, k, v and o.
+/// \param whole  rows of S a block where sequences stay whole
 Split choose_split(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device, std::int32_t whole) {
   constexpr double kChunkOfTwo = 1.9, kChunkOfFour = 1.0;  // us a chunk, in a cluster of two and of four blocks
   constexpr double kLaunches = 15, kScan = 1;              // us, all and for each segment
@@ -180,11 +181,12 @@ Split choose_split(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& d
            (segments == 1 ? 0 : kLaunches + kScan * static_cast<double>(segments));
   };
   const std::int64_t memory = 4 * tokens(p) * (p.H * p.d_k + p.HV * p.d_v);
+  const bool forced = p.segments > 1;
   Split best{whole, 1};
-  double least = p.segments > 1 ? HUGE_VAL : kWorthwhile * time(whole, 1);
+  double least = forced ? HUGE_VAL : kWorthwhile * time(whole, 1);
   for (const std::int32_t rows : {std::int32_t{64}, static_cast<std::int32_t>(p.d_v)})
-    for (std::int32_t s = p.segments > 1 ? p.segments : 2; s <= (p.segments > 1 ? p.segments : kMostSegments); ++s) {
-      const bool fits = p.segments > 1 || 100 * lanes * v6_matrices(s) * v6_matrix(p.d_k) <= 15 * memory;
+    for (std::int32_t s = forced ? p.segments : 2; s <= (forced ? p.segments : kMostSegments); ++s) {
+      const bool fits = forced || 100 * lanes * v6_matrices(s) * v6_matrix(p.d_k) <= 15 * memory;
       if (fits && (!p.rows || p.rows == rows) && time(rows, s) < least) best = {rows, s}, least = time(rows, s);
     }
   return best;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <array>
+
 #include "checks/gpu/quantities.hpp"
 
 namespace delta::gpu {
@@ -26,8 +28,11 @@ class Model {
   const Expected& form(const std::string& name, Index C);
   const std::map<std::string, double>& form_quantities(const std::string& name, Index C);
 
+  Expected scheduled_outputs(const deltaref_gpu_plan_t& plan, const Format& f);
+
   const Case& case_;
-  std::map<std::string, Expected> forms_;  ///< in units of the unit roundoff, as are these
+  std::map<std::array<std::int32_t, 3>, Expected> scheduled_;  ///< by version, type and segments
+  std::map<std::string, Expected> forms_;                      ///< in units of the unit roundoff, as are these
   std::map<std::string, std::map<std::string, double>> form_quantities_;
 };
 

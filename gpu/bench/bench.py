@@ -31,7 +31,7 @@ class Tensor(ctypes.Structure):
 
 class Problem(ctypes.Structure):  # deltaref_gpu_problem
     _fields_ = (
-        [(n, ctypes.c_int32) for n in ("rule", "dtype", "gate", "state_layout", "version", "qk_l2norm", "rows")]
+        [(n, ctypes.c_int32) for n in ("rule", "dtype", "gate", "state_layout", "version", "qk_l2norm", "rows", "segments")]
         + [(n, ctypes.c_int64) for n in ("B", "T", "H", "HV", "d_k", "d_v", "sequences")]
         + [("cu_seqlens", ctypes.c_void_p), ("scale", ctypes.c_double), ("l2norm_eps", ctypes.c_double)]
         + [(n, Tensor) for n in ("q", "k", "v", "o", "g", "beta", "lam")]
@@ -46,7 +46,8 @@ class Device(ctypes.Structure):
 class Plan(ctypes.Structure):
     _fields_ = [("version", ctypes.c_int32), ("chunk", ctypes.c_int32), ("rows", ctypes.c_int32),
                 ("stages", ctypes.c_int32), ("chains", ctypes.c_int32), ("producers", ctypes.c_int32),
-                ("clusters", ctypes.c_int32), ("slots", ctypes.c_int64), ("workspace", ctypes.c_uint64), ("reason", ctypes.c_char * 240)]
+                ("clusters", ctypes.c_int32), ("segments", ctypes.c_int32), ("slots", ctypes.c_int64),
+                ("workspace", ctypes.c_uint64), ("reason", ctypes.c_char * 240)]
 
 
 class Kernels:
@@ -60,7 +61,7 @@ class Kernels:
         if status:
             raise RuntimeError(self.lib.deltaref_gpu_last_error().decode())
 
-    def call(self, x, version=0, rows=0):
+    def call(self, x, version=0, rows=0, segments=0):
         """A function that launches; its result is (o, final state [B, HV, d_v, d_k])."""
         q, k, v = x["q"], x["k"], x["v"]
         B, T, H, d_k = q.shape
@@ -70,9 +71,9 @@ class Kernels:
         S = torch.empty(B, HV, d_v, d_k, dtype=wide, device="cuda")
         o.fill_(float("nan")), S.fill_(float("nan"))
         p = Problem(rule=RULES.index(x["rule"]), dtype={t: d for d, t in TORCH.items()}[q.dtype], gate=0, state_layout=1,
-                    version=version, rows=rows, B=B, T=T, H=H, HV=HV, d_k=d_k, d_v=d_v, scale=x["scale"], q=Tensor.of(q),
-                    k=Tensor.of(k), v=Tensor.of(v), o=Tensor.of(o), g=Tensor.of(x["g"]), beta=Tensor.of(x["beta"]),
-                    lam=Tensor.of(x["lam"]), final_state=S.data_ptr())
+                    version=version, rows=rows, segments=segments, B=B, T=T, H=H, HV=HV, d_k=d_k, d_v=d_v,
+                    scale=x["scale"], q=Tensor.of(q), k=Tensor.of(k), v=Tensor.of(v), o=Tensor.of(o),
+                    g=Tensor.of(x["g"]), beta=Tensor.of(x["beta"]), lam=Tensor.of(x["lam"]), final_state=S.data_ptr())
         if x["S0"] is not None:
             p.initial_state = x["S0"].data_ptr()
         plan = Plan()
@@ -88,6 +89,10 @@ class Kernels:
         launch.keep = (x, o, S, workspace, p)
         launch.plan = plan
         return launch
+
+    def newest(self, x):
+        """The version that the planner takes."""
+        return self.call(x).plan.version
 
 
 def inputs(rule, B, T, H, HV, d_k, d_v, gates="typical", dtype=BF16, seed=0, initial=True):
@@ -217,6 +222,7 @@ def ceilings():
 
 
 SHAPES = [(1, 8192, 16), (1, 8192, 64), (8, 2048, 16), (1, 65536, 16), (2, 16384, 32), (16, 2048, 32)]
+FEW_HEADS = [(1, 16384, 2), (1, 65536, 2), (1, 65536, 4), (1, 65536, 8)]  # what v6 is for
 
 
 def accuracy(kernels, peers):
@@ -241,6 +247,10 @@ def accuracy(kernels, peers):
             for output, got, want in (("o", o, want_o), ("final_state", S, want_S)):
                 rows.append({"op": rule, "gates": gates, "output": output, "ours": error(got, want),
                              "fla": fla.get(output)})
+    x = inputs("gated_delta", *FEW_HEADS[0], FEW_HEADS[0][2], 128, 128)  # as it is planned: in segments
+    for output, got, want in zip(("o", "final_state"), kernels.call(x)(), exactly(kernels, x)):
+        rows.append({"op": "gated_delta", "gates": "typical, few heads", "output": output, "ours": error(got, want),
+                     "fla": None})
     return rows
 
 
@@ -278,14 +288,18 @@ def timings(kernels, heads, quick, done):
     def fla(x, shape):
         return peer("fla", fla_call(x), {}) if shape[2] in heads else {}
 
-    newest = 5 if kernels.device.compute_capability == 90 else 4
     for shape in SHAPES:
         B, T, H = shape
         x = inputs("gated_delta", B, T, H, H, 128, 128)
         peers = fla(x, shape)
-        for version in range(4, newest + 1):
+        for version in range(4, kernels.newest(x) + 1):
             row("gated_delta", shape, version, x, peers)
             row("q_delta", shape, version, inputs("q_delta", B, T, H, H, 128, 128), {})
+    for shape in FEW_HEADS:
+        B, T, H = shape
+        x = inputs("gated_delta", B, T, H, H, 128, 128)
+        for version in range(5, kernels.newest(x) + 1):
+            row("gated_delta", shape, version, x, {}, "few")
     for B, H in ((32, 16), (256, 16), (256, 32)):
         x = inputs("gated_delta", B, 1, H, H, 128, 128, "decode")
         peers = {}
@@ -308,13 +322,14 @@ def timings(kernels, heads, quick, done):
         for shape in SHAPES:
             x = inputs(rule, shape[0], shape[1], shape[2], shape[2], 128, 128)
             peers = fla(x, shape) if shape[2] == 16 else {}
-            for version in (4,) if rule == "kda" else range(4, newest + 1):
+            for version in range(4, kernels.newest(x) + 1):
                 row(rule, shape, version, x, peers)
-    for T in (1 << 14, 1 << 16, 1 << 18, 1 << 20):  # time per token must not grow with the sequence
-        row("gated_delta", (1, T, 2), newest, inputs("gated_delta", 1, T, 2, 2, 128, 128), {}, "long", repeats=5)
     short = inputs("gated_delta", 1, 128, 16, 16, 128, 128)
-    device = {"on the device": milliseconds(kernels.call(short, newest))}
-    row("gated_delta", (1, 128, 16), newest, short, device, "host", repeats=200, clock=host_milliseconds)
+    whole = kernels.newest(short)  # the newest that walks a sequence whole
+    for T in (1 << 14, 1 << 16, 1 << 18, 1 << 20):  # time per token must not grow with the sequence
+        row("gated_delta", (1, T, 2), whole, inputs("gated_delta", 1, T, 2, 2, 128, 128), {}, "long", repeats=5)
+    device = {"on the device": milliseconds(kernels.call(short, whole))}
+    row("gated_delta", (1, 128, 16), whole, short, device, "host", repeats=200, clock=host_milliseconds)
 
 
 def main():

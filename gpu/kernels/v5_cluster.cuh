@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the blocks of a cluster serve a head together, what each has in shared memory, and who waits for whom.
 //
-// A chain carries 64 or 128 rows of S along the chunks of a sequence; a producer prepares, three chunks at a time, what
-// the state does not enter. All walk over the same chunks in the same order. For every chunk
+// A chain carries 64 or 128 rows of S along the chunks of a sequence (v6: of a part of one); a producer prepares, three
+// chunks at a time, what the state does not enter. All walk over the same chunks in the same order. For every chunk
 //   a chain's filler   finds a stage free, asks the copy engine for Q, K and V, and opens the stage to the producer
 //   a producer's clerk fetches K and Q for its team, and sends what the team makes of them into the open stage: W
 //                      and T, then P and the factors

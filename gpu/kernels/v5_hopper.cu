@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// v5: the chunk form with the instructions of Hopper; a head is a cluster of multiprocessors.
+// v5: the chunk form with the instructions of Hopper; a head is a cluster of multiprocessors. v6 (v6_scan.cuh) launches
+// the same kernel on segments of sequences.
 //
 // Change      what the state does not enter is prepared on one multiprocessor and copied into the shared memory of
 //             another, which carries S: no memory between the stages, and one launch. Solved beforehand, a chunk is
