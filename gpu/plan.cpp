@@ -118,11 +118,13 @@ std::string v4_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device
 constexpr std::int64_t kMostCounted = (std::int64_t{1} << 31) - 2 * kChunk;
 
 /// The blocks of a cluster that carries so many rows of S a block, and as many clusters as lanes need or are resident.
+/// A producer for every chain, and two where chains are fast, of 64 rows, and so few that multiprocessors are left.
 std::string take_clusters(const std::string& version, const deltaref_gpu_problem& p,
                           const deltaref_gpu_device_t& device, std::int32_t rows, std::int64_t lanes,
                           deltaref_gpu_plan_t& out) {
   out.rows = rows;
   out.chains = out.producers = static_cast<std::int32_t>(p.d_v / rows);
+  if (out.chains == 2 && lanes <= resident_clusters(device.multiprocessors, 6)) out.producers = 4;
   out.clusters =
       static_cast<std::int32_t>(std::min(lanes, resident_clusters(device.multiprocessors, out.chains + out.producers)));
   auto needs = [&](int stages) { return v5_shared(p.d_k, rows, stages); };
@@ -167,7 +169,7 @@ struct Split {
 /// at most 15 % of the memory of q, k, v and o.
 /// \param whole  rows of S a block where sequences stay whole
 Split choose_split(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device, std::int32_t whole) {
-  constexpr double kChunkOfTwo = 1.9, kChunkOfFour = 1.0;  // us a chunk, in a cluster of two and of four blocks
+  constexpr double kChunkOfTwo = 2.1, kChunkOfFour = 1.2;  // us a chunk, in a cluster of two and of four blocks
   constexpr double kLaunches = 15, kScan = 1;              // us, all and for each segment
   constexpr double kWorthwhile = 0.9;                      // of the time of whole sequences
   const std::int64_t lanes = sequences(p) * p.HV, n = rounded_up(longest(p), kChunk) / kChunk;

@@ -90,11 +90,11 @@ constexpr std::int64_t v6_matrices(std::int64_t segments) { return 2 * segments 
 constexpr std::int64_t v6_matrix(std::int64_t d) { return 4 * d * d; }  ///< bytes of one
 
 /// Clusters of so many blocks, each as large as a multiprocessor, that are resident at a time. A cluster lies within
-/// one group of multiprocessors (GPC), and groups are not multiples of four: on an H200, which has 132, 66 clusters of
-/// two are resident, but 30 of four.
+/// one group of multiprocessors (GPC), and groups are not multiples of four or six: on an H200, which has 132, 66
+/// clusters of two are resident, but 30 of four, and 16 of six at least.
 constexpr std::int64_t resident_clusters(std::int64_t multiprocessors, std::int64_t blocks) {
-  constexpr std::int64_t kLostOfFour = 3;
-  return std::max(std::int64_t{1}, multiprocessors / blocks - (blocks == 4 ? kLostOfFour : 0));
+  const std::int64_t lost = blocks == 4 ? 3 : blocks == 6 ? 6 : 0;
+  return std::max(std::int64_t{1}, multiprocessors / blocks - lost);
 }
 
 // ---------------------------------------------------------------- decisions

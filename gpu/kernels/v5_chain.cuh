@@ -21,7 +21,7 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
                             unsigned cluster, int first) {
   using Memory = ChainShared<D>;
   using Producer = TeamShared<D>;
-  const int lane = threadIdx.x % 32, values = shape.warpgroups * 8192;
+  const int lane = threadIdx.x % 32, values = shape.warpgroups * kTileBytes;
   const std::uint32_t at = shared_address(memory), tail = at + Memory::kTail;
   Ring ring;
   Preparer by;
@@ -34,19 +34,19 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
     const std::uint32_t landed = whole ? full : tail;  // what has rows beyond the end is cleared first, once a sequence
 
     if (ring.round > 0) wait(at + Memory::kUsed + 8 * ring.stage, (ring.round - 1) & 1);
-    expect_bytes(sent, Memory::kKeys + 8192);  // W, T
+    expect_bytes(sent, Memory::kKeys + kTileBytes);  // W, T
     arrive_there(open + Producer::kOpened);
     expect_bytes(full, Memory::kKeys);
 #pragma unroll 1
     for (int h = 0; h < D / 64; ++h)
-      load_tile(stage + Memory::kQuery + h * 8192, maps.q, 64 * h, x.key_head, x.token(), x.batch, full);
+      load_tile(stage + Memory::kQuery + h * kTileBytes, maps.q, 64 * h, x.key_head, x.token(), x.batch, full);
     if (x.transfer) {  // V = 0: once a stage, for nothing else comes there
       if (x.chunk < shape.depth) clear_tiles(memory + offset + Memory::kValue, shape.warpgroups);
     } else {
       expect_bytes(landed, values);
 #pragma unroll 1
       for (int h = 0; h < shape.warpgroups; ++h)
-        load_tile(stage + Memory::kValue + h * 8192, maps.v, first + 64 * h, x.head, x.token(), x.batch, landed);
+        load_tile(stage + Memory::kValue + h * kTileBytes, maps.v, first + 64 * h, x.head, x.token(), x.batch, landed);
     }
     if (!whole) {
       if (lane == 0) arrive(tail);
@@ -55,13 +55,13 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
       clear_rows<32>(memory + offset + Memory::kValue, shape.warpgroups, x.count(), lane);
     }
     if (ring.round > 0) wait(at + Memory::kFree + 8 * ring.stage, (ring.round - 1) & 1);
-    expect_bytes(sent, 8192 + sizeof(Factors));  // P and the factors
+    expect_bytes(sent, kTileBytes + sizeof(Factors));  // P and the factors
     if (lane == 0) arrive(sent);
     arrive_there(open + Producer::kRestOpened);
     expect_bytes(landed, Memory::kKeys);
 #pragma unroll 1
     for (int h = 0; h < D / 64; ++h)
-      load_tile(stage + Memory::kKey + h * 8192, maps.k, 64 * h, x.key_head, x.token(), x.batch, landed);
+      load_tile(stage + Memory::kKey + h * kTileBytes, maps.k, 64 * h, x.key_head, x.token(), x.batch, landed);
     if (!whole) {
       if (lane == 0) arrive(tail);
       __syncwarp();
@@ -89,8 +89,8 @@ __device__ void acknowledge(const Arguments& a, const Shape& shape, unsigned cha
 }
 
 /// One warpgroup's 64 rows of S along the chunks, on transposes, S [64 x d_k] being the left operand:
-/// \f[ Z^\top = V^\top T^\top - S W^\top, \quad O^\top = (S Q^\top) D_f + Z^\top P^\top, \quad
-///     S \leftarrow \gamma_C S + (Z^\top D_w) K. \f]
+/// \f[ E^\top = V^\top T^\top - S W^\top, \quad O^\top = (S Q^\top) D_f + E^\top P^\top, \quad
+///     S \leftarrow \gamma_C S + (E^\top D_w) K. \f]
 /// Accumulators, rounded and packed in place, are the left operand of the next product.
 /// \param group  the warpgroup's number among those that carry S   \param first  its first row
 /// \formula{F84}
@@ -146,20 +146,20 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
 #pragma unroll
       for (int j = 0; j < 8; j += 2)
         load_matrices_transposed(reinterpret_cast<std::uint32_t(&)[4]>(V[2 * j]),
-                                 at + stage + Memory::kValue + group * 8192 +
+                                 at + stage + Memory::kValue + group * kTileBytes +
                                      swizzled<128>(8 * (j + matrix / 2) + r, 2 * warp + matrix % 2));
-      float Z[32], O[32];  // [64 x 64 tokens]
+      float E[32], O[32];  // [64 x 64 tokens]
       pin(left), pin(V);
       begin_products();
 #pragma unroll
-      for (int k = 0; k < 4; ++k) multiply<In>(Z, V + 4 * k, rows_along_k(tiles, Memory::kT + 32 * k), k > 0);
+      for (int k = 0; k < 4; ++k) multiply<In>(E, V + 4 * k, rows_along_k(tiles, Memory::kT + 32 * k), k > 0);
 #pragma unroll
       for (int k = 0; k < D / 16; ++k)
-        multiply<In>(Z, left + 4 * k, rows_along_k(tiles, Memory::kW + k / 4 * 8192 + k % 4 * 32));
+        multiply<In>(E, left + 4 * k, rows_along_k(tiles, Memory::kW + k / 4 * kTileBytes + k % 4 * 32));
       commit_products();
 #pragma unroll
       for (int k = 0; k < D / 16; ++k)
-        multiply<In>(O, left + 4 * k, rows_along_k(tiles, Memory::kQuery + k / 4 * 8192 + k % 4 * 32), k > 0);
+        multiply<In>(O, left + 4 * k, rows_along_k(tiles, Memory::kQuery + k / 4 * kTileBytes + k % 4 * 32), k > 0);
       commit_products();
       store_output(c > 0);
       float write[16], gamma, unused;
@@ -169,17 +169,17 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
         load_pair(write[2 * j], write[2 * j + 1], factors + offsetof(Factors, write) + 4 * (8 * j + 2 * t));
       pin(write);
       wait_products<1>();
-      pin(Z);
+      pin(E);
 
-      std::uint32_t solved[16], written[16];  // Z^T and Z^T D_w, left operands
+      std::uint32_t errors[16], written[16];  // E^T and E^T D_w, left operands
 #pragma unroll
       for (int i = 0; i < 16; ++i) {
-        solved[i] = pack<In>(Z[2 * i], Z[2 * i + 1]);
-        written[i] = pack<In>(write[i / 2 * 2] * Z[2 * i], write[i / 2 * 2 + 1] * Z[2 * i + 1]);
+        errors[i] = pack<In>(E[2 * i], E[2 * i + 1]);
+        written[i] = pack<In>(write[i / 2 * 2] * E[2 * i], write[i / 2 * 2 + 1] * E[2 * i + 1]);
       }
 #pragma unroll
       for (int e = 0; e < D / 2; ++e) S[e] *= gamma;
-      pin(solved), pin(written), pin(S);
+      pin(errors), pin(written), pin(S);
       wait_products<0>();
       pin(O);
       if (lane == 0) arrive(at + Memory::kUsed + 8 * ring.stage);
@@ -188,7 +188,7 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
         for (int e = 0; e < 32; ++e)
           static_cast<float*>(
               a.trace.Z)[(part.place(a, c) * kChunk + e / 4 * 8 + 2 * t + e % 2) * a.d_v + first_row + e / 2 % 2 * 8] =
-              Z[e];
+              E[e];
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         float f0, f1;
@@ -199,10 +199,10 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
       begin_products();
 #pragma unroll
       for (int k = 0; k < 4; ++k)
-        multiply_along_n<In>(S, written + 4 * k, rows_along_n(tiles, Memory::kKey + 2048 * k, 8192));
+        multiply_along_n<In>(S, written + 4 * k, rows_along_n(tiles, Memory::kKey + 2048 * k, kTileBytes));
       commit_products();
 #pragma unroll
-      for (int k = 0; k < 4; ++k) multiply<In>(O, solved + 4 * k, rows_along_k(tiles, Memory::kP + 32 * k));
+      for (int k = 0; k < 4; ++k) multiply<In>(O, errors + 4 * k, rows_along_k(tiles, Memory::kP + 32 * k));
       commit_products();
       wait_products<1>();
       pin(S);

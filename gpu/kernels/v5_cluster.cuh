@@ -14,6 +14,9 @@
 
 namespace delta::gpu {
 
+constexpr int kTileBytes = kSquareBytes;  ///< 64 x 64 numbers of 16 bits
+constexpr int kBlock = 16;                ///< rows and columns of what a warp works on
+
 /// Where the copy engine finds q, k and v.
 struct Maps {
   CUtensorMap q, k, v;
@@ -58,12 +61,12 @@ template <int D> struct ChainShared {
   static constexpr int kFull = 0, kSent = 8 * kMaxDepth, kUsed = 16 * kMaxDepth, kFree = 24 * kMaxDepth,
                        kTail = 32 * kMaxDepth;
   static constexpr int kFactors = 256, kTurn = 2560, kWarpTurn = kChunk * 32;
-  static constexpr int kKeys = D / 64 * 8192;
-  static constexpr int kW = 0, kT = kKeys, kQuery = kT + 8192, kKey = kQuery + kKeys, kP = kKey + kKeys,
-                       kValue = kP + 8192;
+  static constexpr int kKeys = D / 64 * kTileBytes;
+  static constexpr int kW = 0, kT = kKeys, kQuery = kT + kTileBytes, kKey = kQuery + kKeys, kP = kKey + kKeys,
+                       kValue = kP + kTileBytes;
   static_assert(kFactors + kMaxDepth * sizeof(Factors) <= kTurn && kTail + 8 <= kFactors);
 
-  __host__ __device__ static constexpr int stage(int warpgroups) { return kValue + warpgroups * 8192; }
+  __host__ __device__ static constexpr int stage(int warpgroups) { return kValue + warpgroups * kTileBytes; }
   __host__ __device__ static constexpr int stages(int warpgroups) {
     return (kTurn + 4 * warpgroups * kWarpTurn + 1023) / 1024 * 1024;
   }
@@ -83,12 +86,12 @@ template <int D> struct TeamShared {
   static constexpr int kFirst = 1024;
   static constexpr int kLoaded = 0, kEmptied = 8, kDone = 16, kReusable = 24, kOpened = 32, kRestOpened = 40,
                        kLanded = 48, kBarriers = 64;
-  static constexpr int kKeys = D / 64 * 8192;
-  static constexpr int kKey = 0, kQuery = 16384;                 ///< -A D_a over one of them: two tiles at any D
-  static constexpr int kSolve = 2 * 16384;                       ///< six blocks of L, ten of A
-  static constexpr int kW = 3 * 16384 - kKeys, kT = kW + kKeys;  ///< W over them, T behind it
-  static constexpr int kP = kT + 8192;
-  static constexpr int kFactors = kP + 8192;  ///< twice
+  static constexpr int kKeys = D / 64 * kTileBytes, kTwoTiles = 2 * kTileBytes;
+  static constexpr int kKey = 0, kQuery = kTwoTiles;                 ///< -A D_a over one of them: two tiles at any D
+  static constexpr int kSolve = 2 * kTwoTiles;                       ///< six blocks of L, ten of A
+  static constexpr int kW = 3 * kTwoTiles - kKeys, kT = kW + kKeys;  ///< W over them, T behind it
+  static constexpr int kP = kT + kTileBytes;
+  static constexpr int kFactors = kP + kTileBytes;  ///< twice
   static constexpr int kNumbers = kFactors + 2 * static_cast<int>(sizeof(Factors));
   static constexpr int kBytes = (kNumbers + 2 * static_cast<int>(sizeof(Numbers)) + 1023) / 1024 * 1024;
   static constexpr int kAll = kFirst + kTeams * kBytes;
@@ -238,7 +241,7 @@ struct Ring {
 /// Zeros in whole tiles, by one warp.
 __device__ inline void clear_tiles(unsigned char* tiles, int number) {
 #pragma unroll 1
-  for (int at = threadIdx.x % 32 * 16; at < number * 8192; at += 32 * 16)
+  for (int at = threadIdx.x % 32 * 16; at < number * kTileBytes; at += 32 * 16)
     *reinterpret_cast<uint4*>(tiles + at) = make_uint4(0, 0, 0, 0);
   fence_shared();
 }
@@ -247,7 +250,8 @@ __device__ inline void clear_tiles(unsigned char* tiles, int number) {
 template <int Threads> __device__ inline void clear_rows(unsigned char* tiles, int number, int count, int thread) {
   for (int e = thread; e < number * (kChunk - count) * 8; e += Threads) {
     const int tile = e / ((kChunk - count) * 8), rest = e % ((kChunk - count) * 8);
-    *reinterpret_cast<uint4*>(tiles + tile * 8192 + (count + rest / 8) * 128 + rest % 8 * 16) = make_uint4(0, 0, 0, 0);
+    *reinterpret_cast<uint4*>(tiles + tile * kTileBytes + (count + rest / 8) * 128 + rest % 8 * 16) =
+        make_uint4(0, 0, 0, 0);
   }
   fence_shared();
 }

@@ -22,7 +22,7 @@ template <class In> __device__ inline Pair split(const float (&left)[4], const f
   return p;
 }
 /// Blocks travel as four 8 x 8 matrices of 128 bytes, then four of the rests; a lane gives the address of one row.
-constexpr int kBlockBytes = 1024, kRestBytes = 512;
+constexpr int kBlockBytes = 4 * kBlock * kBlock, kRestBytes = kBlockBytes / 2;
 __device__ inline std::uint32_t own_row(std::uint32_t block) { return block + threadIdx.x % 32 * 16; }
 __device__ inline void put_block(std::uint32_t to, const Pair& p) {
   store_matrices(own_row(to), p.big), store_matrices(own_row(to) + kRestBytes, p.small);
@@ -62,8 +62,9 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   const unsigned turn;         ///< how many chunks it prepared before this one
 
   // Made anew for every chunk: addresses that live longer than a chunk would cost registers that are not there.
-  const unsigned thread = own_thread() % 128, warp = __shfl_sync(0xffffffffu, thread / 32, 0), lane = thread % 32;
-  const int g = static_cast<int>(lane / 4), t = static_cast<int>(lane % 4), first = static_cast<int>(16 * warp);
+  const unsigned thread = own_thread() % 128, lane = thread % 32;
+  const int warp = static_cast<int>(__shfl_sync(0xffffffffu, thread / 32, 0)), first = 16 * warp;
+  const int g = static_cast<int>(lane / 4), t = static_cast<int>(lane % 4);
   unsigned char* const memory = block + Memory::memory(id);
   const std::uint32_t at = shared_address(memory), barriers = shared_address(block) + Memory::barriers(id);
   Numbers& of = reinterpret_cast<Numbers*>(memory + Memory::kNumbers)[turn & 1];
@@ -84,7 +85,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     const unsigned char* const tile = memory + (thread < kChunk ? Memory::kKey : Memory::kQuery) + i * 128;
     float sum = 0;
     for (unsigned piece = 0; piece < D / 8; ++piece) {
-      const In* const x = reinterpret_cast<const In*>(tile + piece / 8 * 8192 + ((piece % 8 ^ (i & 7)) << 4));
+      const In* const x = reinterpret_cast<const In*>(tile + piece / 8 * kTileBytes + ((piece % 8 ^ (i & 7)) << 4));
       for (int e = 0; e < 8; ++e) sum += number<float>(x[e]) * number<float>(x[e]);
     }
     (thread < kChunk ? of.key_norm : of.query_norm)[i] =
@@ -98,7 +99,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       XK[e] *= of.key_norm[i] * of.key_norm[j], QK[e] *= of.query_norm[i] * of.key_norm[j];
     }
     if (lane >= 16) return;
-    const unsigned i = 16 * warp + lane;  // `invert` reads no others before the team meets
+    const int i = first + static_cast<int>(lane);  // `invert` reads no others before the team meets
     of.read[i] *= of.key_norm[i];
     factors.output[i] *= of.query_norm[i], factors.write[i] *= of.key_norm[i];
   }
@@ -132,7 +133,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
 #pragma unroll 1
     for (int j = static_cast<int>(lane); j < first; j += 32) of.columns[warp][j] = of.decay(first, j) * of.beta[j];
     float2 G[2];                         // of the lane's rows: rounded, and the rest
-    float late_output[2], late_read[2];  // what multiplies a row of P and L: the decay from the block's first token
+    float late_output[2], late_read[2];  // a row's factor of P and of L, times the decay from the block's first token
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int i = first + g + 8 * h;
@@ -145,25 +146,24 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       float L[8], P[8];
-      if (k < static_cast<int>(warp)) {
+      if (k < warp) {
         std::uint32_t packed[4];
 #pragma unroll
         for (int e = 0; e < 8; e += 2) {
           const float2 c = two(of.columns[warp] + 16 * k + e / 4 * 8 + 2 * t);
-          P[e] = c.x * late_output[e / 2 % 2] * QK[8 * k + e],
-          P[e + 1] = c.y * late_output[e / 2 % 2] * QK[8 * k + e + 1];
-          L[e] = c.x * late_read[e / 2 % 2] * XK[8 * k + e], L[e + 1] = c.y * late_read[e / 2 % 2] * XK[8 * k + e + 1];
+          const float output = late_output[e / 2 % 2], read = late_read[e / 2 % 2];
+          P[e] = c.x * output * QK[8 * k + e], P[e + 1] = c.y * output * QK[8 * k + e + 1];
+          L[e] = c.x * read * XK[8 * k + e], L[e + 1] = c.y * read * XK[8 * k + e + 1];
           packed[e / 2] = pack<In>(P[e], P[e + 1]);
         }
-        put_block(score_block(static_cast<int>(warp), k),
+        put_block(score_block(warp, k),
                   split<__nv_bfloat16>(reinterpret_cast<float(&)[4]>(L[0]), reinterpret_cast<float(&)[4]>(L[4])));
-        store_block(Memory::kP, static_cast<int>(warp), k, packed);
-      } else if (k == static_cast<int>(warp)) {
+        store_block(Memory::kP, warp, k, packed);
+      } else if (k == warp) {
 #pragma unroll
         for (int e = 0; e < 8; ++e) own_read[e] = XK[8 * k + e], own_query[e] = QK[8 * k + e];
       }
-      if (Trace && a.trace.L_g)
-        trace_block(a.trace.L_g, x, static_cast<int>(warp), k, k < static_cast<int>(warp) ? L : nullptr);
+      if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, warp, k, k < warp ? L : nullptr);
     }
     float2 high[2], low[2], beta[2];
 #pragma unroll
@@ -186,8 +186,8 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       packed[e / 2] = pack<In>(P[e], P[e + 1]);
       *reinterpret_cast<float2*>(diagonal + (g + e / 2 % 2 * 8) * 16 + e / 4 * 8 + 2 * t) = make_float2(L[e], L[e + 1]);
     }
-    store_block(Memory::kP, static_cast<int>(warp), static_cast<int>(warp), packed);
-    if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, static_cast<int>(warp), static_cast<int>(warp), L);
+    store_block(Memory::kP, warp, warp, packed);
+    if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, warp, warp, L);
     __syncwarp();
   }
 
@@ -245,7 +245,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     const float2 c = two(of.read + 16 * j + 2 * t), d = two(of.read + 16 * j + 2 * t + 8);
     const Pair scaled = split<In>({left[0] * c.x, left[1] * c.y, left[2] * c.x, left[3] * c.y},
                                   {right[0] * d.x, right[1] * d.y, right[2] * d.x, right[3] * d.y});
-    store_block(kReader, i, j, scaled.big), store_block(kReader + 8192, i, j, scaled.small);
+    store_block(kReader, i, j, scaled.big), store_block(kReader + kTileBytes, i, j, scaled.small);
     if (Trace && a.trace.inverse) {
       const float row[8] = {left[0], left[1], left[2], left[3], right[0], right[1], right[2], right[3]};
       trace_block(a.trace.inverse, x, i, j, row);
@@ -258,8 +258,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   /// of L appears: for repeated keys those reach 4.65e17. \formula{F38}
   __device__ void invert(const float* diagonal, const Walk& x) const {
     using bf16 = __nv_bfloat16;
-    const int w = static_cast<int>(warp);
-    int i = w, j = w;  // the warp's block
+    int i = warp, j = warp;  // the warp's block
     float left[4], right[4];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -274,9 +273,9 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     for (int half = 1;; half *= 2) {
       if (works) use_block(i, j, left, right, x);
       if (half == 4) break;
-      works = half == 2 || w % 2 == 1;
-      i = half == 1 ? w : 2 + w / 2, j = half == 1 ? w - 1 : w % 2;
-      const int middle = half == 1 ? w : 2;  // the first row of A_22
+      works = half == 2 || warp % 2 == 1;
+      i = half == 1 ? warp : 2 + warp / 2, j = half == 1 ? warp - 1 : warp % 2;
+      const int middle = half == 1 ? warp : 2;  // the first row of A_22
       auto clear = [&] {
 #pragma unroll
         for (int e = 0; e < 4; ++e) left[e] = right[e] = 0;
@@ -303,10 +302,11 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       barrier();
     }
 #pragma unroll 1
-    for (int k = w + 1; k < 4; ++k) {
+    for (int k = warp + 1; k < 4; ++k) {
       const std::uint32_t zeros[4] = {};
-      for (int tile : {kReader, kReader + 8192, int{Memory::kT}, int{Memory::kP}}) store_block(tile, w, k, zeros);
-      if (Trace && a.trace.inverse) trace_block(a.trace.inverse, x, w, k, nullptr);
+      for (int tile : {kReader, kReader + kTileBytes, int{Memory::kT}, int{Memory::kP}})
+        store_block(tile, warp, k, zeros);
+      if (Trace && a.trace.inverse) trace_block(a.trace.inverse, x, warp, k, nullptr);
     }
   }
 
@@ -321,8 +321,8 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       begin_products();
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        const std::uint64_t rows = rows_along_n(tiles, kRows + h * 8192 + 2048 * k, 8192);
-        multiply_tiles_along_n<In>(W, rows_along_k(tiles, kReader + 8192 + 32 * k), rows, k > 0);
+        const std::uint64_t rows = rows_along_n(tiles, kRows + h * kTileBytes + 2048 * k, kTileBytes);
+        multiply_tiles_along_n<In>(W, rows_along_k(tiles, kReader + kTileBytes + 32 * k), rows, k > 0);
         multiply_tiles_along_n<In>(W, rows_along_k(tiles, kReader + 32 * k), rows, 1);
       }
       commit_products();
@@ -334,19 +334,18 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
         std::uint32_t packed[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) packed[i] = pack<In>(W[8 * m + 2 * i], W[8 * m + 2 * i + 1]);
-        store_block(Memory::kW + h * 8192, static_cast<int>(warp), m, packed);
+        store_block(Memory::kW + h * kTileBytes, warp, m, packed);
       }
     }
   }
   /// All of it for one chunk.
   __device__ void prepare(const Walk& x) const {
     const std::uint32_t tiles = place_of(at);
-    float* const diagonal =
-        reinterpret_cast<float*>(memory + (inverse_block(static_cast<int>(warp), static_cast<int>(warp)) - at));
+    float* const diagonal = reinterpret_cast<float*>(memory + (inverse_block(warp, warp) - at));
     wait(barriers + Memory::kLoaded, turn & 1);
     if (x.count() < kChunk) clear_rows<128>(memory + Memory::kKey, 2 * (D / 64), x.count(), thread), barrier();
     float XK[32], QK[32];
-    auto along = [&](int rows, int k) { return rows_along_k(tiles, rows + k / 4 * 8192 + k % 4 * 32); };
+    auto along = [&](int rows, int k) { return rows_along_k(tiles, rows + k / 4 * kTileBytes + k % 4 * 32); };
     begin_products();
 #pragma unroll
     for (int k = 0; k < D / 16; ++k) {
@@ -411,8 +410,8 @@ __device__ inline void fetch(const Arguments& a, const Maps& maps, const Walk& x
   expect_bytes(loaded, 2 * Memory::kKeys);
 #pragma unroll 1
   for (int h = 0; h < D / 64; ++h) {
-    load_tile(to + Memory::kKey + h * 8192, maps.k, 64 * h, x.key_head, x.token(), x.batch, loaded);
-    load_tile(to + Memory::kQuery + h * 8192, maps.q, 64 * h, x.key_head, x.token(), x.batch, loaded);
+    load_tile(to + Memory::kKey + h * kTileBytes, maps.k, 64 * h, x.key_head, x.token(), x.batch, loaded);
+    load_tile(to + Memory::kQuery + h * kTileBytes, maps.q, 64 * h, x.key_head, x.token(), x.batch, loaded);
   }
 }
 
@@ -431,9 +430,9 @@ __device__ inline void send(const Shape& shape, std::uint32_t block, std::uint32
       send_bytes(in_block(chain, there), from + piece, bytes, in_block(chain, sent));
   };
   wait(barriers + Memory::kOpened, number & 1);
-  send_all(to + Chain::kW, Memory::kW, Memory::kKeys + 8192);  // and T behind it
+  send_all(to + Chain::kW, Memory::kW, Memory::kKeys + kTileBytes);  // and T behind it
   wait(barriers + Memory::kRestOpened, number & 1);
-  send_all(to + Chain::kP, Memory::kP, 8192);
+  send_all(to + Chain::kP, Memory::kP, kTileBytes);
   send_all(block + Chain::kFactors + stage * static_cast<int>(sizeof(Factors)),
            Memory::kFactors + static_cast<int>(number & 1) * static_cast<int>(sizeof(Factors)), sizeof(Factors));
 }

@@ -83,37 +83,38 @@ template <Ring T> Mat<T> decays(const Vec<T>& alpha, Index tile) {
   return H;
 }
 
-/// A = (I + L)^{-1}, a row of tiles at a time. The diagonal tiles are solved by forward substitution; the others follow
-/// from A (I + L) = I, from the diagonal leftwards, so that a row needs L and the diagonal tiles and no other row:
-/// \f[ A_{ij} = -\Big(\sum_{k=j+1}^{i} A_{ik} L_{kj}\Big) A_{jj} \f]
-/// Every factor is a pair of bf16, good to 16 bits, and no power of L appears: for repeated keys those reach 4.65e17.
-/// What is returned is not rounded. \param L  [c x c] strictly lower   \formula{F38}
-template <Ring T, class Rounding> Mat<T> inverse_by_rows(const Mat<T>& L, Index tile, const Rounding& round) {
+/// A = (I + L)^{-1}, from the diagonal outwards. The diagonal tiles are solved by forward substitution; where the two
+/// diagonal quarters of a square are known, the third follows,
+/// \f[ A_{21} = -(A_{22} L_{21})\,A_{11}, \f]
+/// for squares of two tiles, of four and so on. Every factor is a pair of bf16, good to 16 bits, and no power of L
+/// appears: for repeated keys those reach 4.65e17. What is returned is not rounded.
+/// \param L  [c x c] strictly lower   \formula{F38}
+template <Ring T, class Rounding> Mat<T> inverse_by_squares(const Mat<T>& L, Index tile, const Rounding& round) {
   const Index c = L.rows();
   Mat<T> A = Mat<T>::Zero(c, c);
-  const auto rows = [&](Index i) { return std::min(tile, c - i); };
-  const auto pair_at = [&](const Mat<T>& M, Index i, Index j) {
-    return round.bf16_pair(M.block(i, j, rows(i), rows(j)));
-  };
   for (Index i = 0; i < c; i += tile) {
-    const Mat<T> I = Mat<T>::Identity(rows(i), rows(i));
-    A.block(i, i, rows(i), rows(i)) = solve_unit_lower<T>(L.block(i, i, rows(i), rows(i)), I);
+    const Index n = std::min(tile, c - i);
+    A.block(i, i, n, n) = solve_unit_lower<T>(L.block(i, i, n, n), Mat<T>::Identity(n, n));
   }
-  for (Index i = tile; i < c; i += tile)
-    for (Index j = i - tile; j >= 0; j -= tile) {
-      Mat<T> sum = Mat<T>::Zero(rows(i), tile);
-      for (Index k = j + tile; k <= i; k += tile) sum += pair_at(A, i, k) * pair_at(L, k, j);
-      A.block(i, j, rows(i), tile) = round.bf16_pair(-sum) * pair_at(A, j, j);
+  for (Index half = tile; half < c; half *= 2)
+    for (Index i = half; i < c; i += 2 * half) {  // the first row of A_22
+      const Index j = i - half, n = std::min(half, c - i);
+      const auto pair = [&](const Mat<T>& M, Index row, Index column, Index rows, Index columns) {
+        return round.bf16_pair(M.block(row, column, rows, columns));
+      };
+      const Mat<T> left = pair(A, i, i, n, n) * pair(L, i, j, n, half);
+      A.block(i, j, n, half) = -(round.bf16_pair(left) * pair(A, j, j, half, half));
     }
   return A;
 }
 
-/// What of a chunk the state does not enter. Two products of rows as they lie in memory serve all of it:
-/// \f[ L = \mathrm{sl}(H \odot X K^\top)\,B, \quad X K^\top = c\,K K^\top + \mathrm{diag}(\lambda)\,Q K^\top \f]
-/// \f[ A = (I + L)^{-1}, \quad T = \hat A, \quad P = \mathrm{round}(\mathrm{scale}\,(H \odot Q K^\top)\,B) \f]
-/// \f[ W = \mathrm{round}((A D_a) K + (A D_b) Q), \quad D_a = c\,D_g, \quad D_b = D_g\,\mathrm{diag}(\lambda) \f]
-/// A D_a and A D_b are pairs, and K and Q are what memory holds: no row of X is ever rounded. Where rows are still to
-/// be normalised, their norms are factors too.
+/// What of a chunk the state does not enter.
+/// \f[ X = \mathrm{round}(K + \mathrm{diag}(\lambda)\,Q), \quad L = \mathrm{sl}(c\,H \odot X K^\top)\,B, \quad
+///     A = (I + L)^{-1}, \quad T = \hat A \f]
+/// \f[ W = \mathrm{round}((A D_a) X), \quad D_a = c\,D_g, \quad
+///     P = \mathrm{round}(\mathrm{scale}\,(H \odot Q K^\top)\,B) \f]
+/// A D_a is a pair. A row of X is rounded once, like an input, and X is K where lambda is 0. Where rows are still to be
+/// normalised, x = (k + lambda |k| / |q| q) / |k|: norms are factors, of lambda too.
 ///
 /// B stands on the right, since with G = sl(H . X K^T) it can be pushed through the inverse,
 /// \f[ (I + B G)^{-1} B = B\,(I + G B)^{-1}: \f]
@@ -130,23 +131,21 @@ Prepared<T> prepare(const Head<T>& head, Index begin, const Tiles& tiles, const 
                 .K = head.K.middleRows(begin, c),
                 .V = head.V.middleRows(begin, c)};
 
-  const Mat<T> H = decays(alpha, tiles.tile);                                                   // [c x c]
-  const Mat<T> KK = k_norm.asDiagonal() * Mat<T>(p.K * p.K.transpose()) * k_norm.asDiagonal();  // [c x c]
+  const Mat<T> H = decays(alpha, tiles.tile);  // [c x c]
+  const Vec<T> share = lambda.cwiseProduct(q_norm).cwiseQuotient(k_norm);
+  const Mat<T> X = round.operand(p.K + share.asDiagonal() * p.Q);                               // [c x d_k]
+  const Mat<T> XK = k_norm.asDiagonal() * Mat<T>(X * p.K.transpose()) * k_norm.asDiagonal();    // [c x c]
   const Mat<T> QK = q_norm.asDiagonal() * Mat<T>(p.Q * p.K.transpose()) * k_norm.asDiagonal();  // [c x c]
-  const Mat<T> XK = head.c * KK + lambda.asDiagonal() * QK;                                     // [c x c]
-  p.L = strictly_lower<T>(H.cwiseProduct(XK) * beta.asDiagonal());                              // [c x c]  F83
-  p.A = inverse_by_rows(p.L, tiles.tile, round);                                                // [c x c]  F38
+  p.L = strictly_lower<T>(head.c * H.cwiseProduct(XK) * beta.asDiagonal());                     // [c x c]  F83
+  p.A = inverse_by_squares(p.L, tiles.tile, round);                                             // [c x c]  F38
   p.P = round.operand(head.scale * lower<T>(H.cwiseProduct(QK) * beta.asDiagonal()));           // [c x c]
 
   p.gamma = alpha[0] * H.col(0);
   p.read = head.scale * p.gamma.cwiseProduct(q_norm);
   p.write = beta.cwiseProduct(H.row(c - 1).transpose()).cwiseProduct(k_norm);
   const Vec<T> D_a = head.c * p.gamma.cwiseProduct(k_norm);
-  const Vec<T> D_b = p.gamma.cwiseProduct(lambda).cwiseProduct(q_norm);
-  const Mat<T> A_a = round.pair(p.A * D_a.asDiagonal()).sum();  // [c x c]
-  const Mat<T> A_b = round.pair(p.A * D_b.asDiagonal()).sum();  // [c x c]
-  p.T = round.operand(p.A);                                     // [c x c]    F37
-  p.W = round.operand(A_a * p.K + A_b * p.Q);                   // [c x d_k]  F83
+  p.T = round.operand(p.A);                                           // [c x c]    F37
+  p.W = round.operand(round.pair(p.A * D_a.asDiagonal()).sum() * X);  // [c x d_k]  F83
   return p;
 }
 

@@ -332,7 +332,7 @@ TEST(Memory, StagesAreAsManyAsFit) {
   EXPECT_EQ(stages(64, 64, 64), kTeams) << "a chain with more stages than its one producer has teams waits for ever";
   EXPECT_EQ(v5_chain_shared(128, 64, 3), kH200.shared_memory) << "to the last byte";
   deltaref_gpu_device_t smaller = kH200;
-  smaller.shared_memory = v5_producer_shared(128) - 1;  // a chain of two stages would fit
+  smaller.shared_memory = kV5ProducerShared - 1;  // a chain of two stages would fit
   EXPECT_THAT(refused(hopper(12), DELTAREF_UNSUPPORTED, smaller), HasSubstr("bytes of shared memory"));
 }
 

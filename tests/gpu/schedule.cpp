@@ -85,7 +85,7 @@ TEST_F(OneHead, NormsAreFactorsOfTheRows) {
   EXPECT_TRUE(got.S == want.S);
 }
 
-TEST_F(OneHead, InvertsByRows) {
+TEST_F(OneHead, InvertsBySquares) {
   const Mat<GF61> I = Mat<GF61>::Identity(4, 4);
   for (const Prepared<GF61>& c : chunks)
     EXPECT_TRUE(Mat<GF61>(c.A + c.A * c.L) == I.topLeftCorner(c.A.rows(), c.A.rows()));
@@ -150,7 +150,7 @@ TEST(Inverse, IsGoodToSixteenBits) {
     for (Index j = 0; j < i; ++j) L(i, j) = 0.5 + 0.4 * std::sin(static_cast<double>(7 * i + 3 * j));
   const Mat<double> want = solve_unit_lower<double>(L, Mat<double>::Identity(61, 61));
   for (const Format& f : {kBf16, kFp16}) {
-    const Mat<double> A = inverse_by_rows(L, 16, SixteenBits{f});
+    const Mat<double> A = inverse_by_squares(L, 16, SixteenBits{f});
     EXPECT_LT((A - want).norm(), 1e-4 * want.norm());
     EXPECT_GT((A - want).norm(), 1e-7 * want.norm()) << "nothing was rounded";
   }
