@@ -125,8 +125,8 @@ std::string take_clusters(const std::string& version, const deltaref_gpu_problem
   out.rows = rows;
   out.chains = out.producers = static_cast<std::int32_t>(p.d_v / rows);
   if (out.chains == 2 && lanes <= resident_clusters(device.multiprocessors, 6)) out.producers = 4;
-  out.clusters =
-      static_cast<std::int32_t>(std::min(lanes, resident_clusters(device.multiprocessors, out.chains + out.producers)));
+  const std::int64_t resident = resident_clusters(device.multiprocessors, out.chains + out.producers);
+  out.clusters = static_cast<std::int32_t>(std::min(lanes, std::max(std::int64_t{1}, resident)));
   auto needs = [&](int stages) { return v5_shared(p.d_k, rows, stages); };
   if (needs(2) > device.shared_memory) return more_shared_memory(version, needs(2), device);
   // A team is told of its next chunk's stage only when it has filled the last one's: no more stages than teams.
@@ -174,7 +174,8 @@ Split choose_split(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& d
   constexpr double kWorthwhile = 0.9;                      // of the time of whole sequences
   const std::int64_t lanes = sequences(p) * p.HV, n = rounded_up(longest(p), kChunk) / kChunk;
   const auto time = [&](std::int32_t rows, std::int64_t segments) {
-    const std::int64_t blocks = 2 * p.d_v / rows, clusters = resident_clusters(device.multiprocessors, blocks);
+    const std::int64_t blocks = 2 * p.d_v / rows,
+                       clusters = std::max(std::int64_t{1}, resident_clusters(device.multiprocessors, blocks));
     const auto rounds = [&](std::int64_t parts) { return rounded_up(lanes * parts, clusters) / clusters; };
     const std::int64_t in_a_row =
         segments == 1 ? rounds(1) * n

@@ -76,7 +76,8 @@ constexpr std::int64_t v5_chain_shared(std::int64_t d_k, std::int64_t rows, std:
          stages * (3 * tile_bytes(d_k) + 2 * kSquareBytes + tile_bytes(rows));
 }
 
-/// Shared memory of a producer of v5: barriers; for each of its teams K, Q and W with room for two tiles, T, P, numbers.
+/// Shared memory of a producer of v5: barriers; for each of its teams K, Q and W with room for two tiles, T, P,
+/// numbers.
 inline constexpr std::int64_t kV5ProducerShared = 1024 + kTeams * (8 * kSquareBytes + 7 * 1024);
 
 /// Shared memory of a block of v5, which may be either.
@@ -94,7 +95,7 @@ constexpr std::int64_t v6_matrix(std::int64_t d) { return 4 * d * d; }  ///< byt
 /// clusters of two are resident, but 30 of four, and 16 of six at least.
 constexpr std::int64_t resident_clusters(std::int64_t multiprocessors, std::int64_t blocks) {
   const std::int64_t lost = blocks == 4 ? 3 : blocks == 6 ? 6 : 0;
-  return std::max(std::int64_t{1}, multiprocessors / blocks - lost);
+  return std::max(std::int64_t{0}, multiprocessors / blocks - lost);
 }
 
 // ---------------------------------------------------------------- decisions

@@ -91,12 +91,8 @@ __device__ inline void load_tile(std::uint32_t to, const CUtensorMap& map, int c
 
 // ---------------------------------------------------------------- products
 
-/// Where tiles lie, as descriptors count: in 16 bytes, and without the bits that name a block of a cluster. The same in
-/// every thread of the warp, and the compiler is told so: a descriptor in ordinary registers costs ten instructions
-/// between two products.
-__device__ inline std::uint32_t place_of(std::uint32_t address) {
-  return __shfl_sync(0xffffffffu, (address & 0x3ffff) >> 4, 0);
-}
+/// Where tiles lie, as descriptors count: in 16 bytes, and without the bits that name a block of a cluster.
+__device__ inline std::uint32_t place_of(std::uint32_t address) { return (address & 0x3ffff) >> 4; }
 
 __device__ inline std::uint64_t descriptor(std::uint32_t low) {
   constexpr std::uint32_t kHigh = 1u << 30 | 1024 >> 4;  // swizzled by 128 bytes; eight rows are 1024 bytes
@@ -202,12 +198,6 @@ __device__ inline void store_matrices_transposed(std::uint32_t address, const st
 /// Two numbers from shared memory, asked for in this place of the program.
 __device__ inline void load_pair(float& x, float& y, std::uint32_t address) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];\n" : "=f"(x), "=f"(y) : "r"(address) : "memory");
-}
-/// The thread's number in its block, asked for where it is used: what follows from it is then not kept in registers.
-__device__ inline unsigned own_thread() {
-  unsigned thread;
-  asm volatile("mov.u32 %0, %%tid.x;\n" : "=r"(thread));
-  return thread;
 }
 __device__ inline void team_barrier(int id) { asm volatile("bar.sync %0, 128;\n" ::"r"(id) : "memory"); }
 

@@ -28,6 +28,16 @@ template <> __device__ inline float2 unpack<__half>(std::uint32_t x) {
   return __half22float2(reinterpret_cast<const __half2&>(x));
 }
 
+/// a b + c of two numbers each, rounded once.
+template <class In> __device__ inline std::uint32_t multiply_add(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t d;
+  if constexpr (std::is_same_v<In, __half>)
+    asm("fma.rn.f16x2 %0, %1, %2, %3;\n" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  else
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;\n" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+
 template <class In>
 __device__ inline void mma(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   if constexpr (std::is_same_v<In, __half>)

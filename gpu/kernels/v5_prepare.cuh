@@ -42,14 +42,14 @@ __device__ inline void multiply_blocks(float (&left)[4], float (&right)[4], cons
   mma<bf16>(left, a.big, big[0], big[1]), mma<bf16>(right, a.big, big[2], big[3]);
 }
 
-/// A team of four warps prepares a chunk. With G_i the sum of log decays up to token i, and X = c K + diag(lambda) Q,
-/// \f[ L = \mathrm{sl}((H \odot X K^\top) B), \quad A = T = (I + L)^{-1}, \quad W = A D_\gamma X, \quad
-///     P = \mathrm{scale}\,(H \odot Q K^\top) B, \f]
-/// so that E = T V - W S^T and O = scale D_gamma Q S^T + P E is all that is left for the chain: beta stands on the
-/// right, (I + B G)^{-1} B = B (I + G B)^{-1}, and belongs to what is done with the errors E.
+/// A team of four warps prepares a chunk. With G_i the sum of log decays up to token i,
+/// \f[ X = K + \mathrm{diag}(\lambda)\,Q, \quad L = \mathrm{sl}(c\,H \odot X K^\top)\,B, \quad A = (I + L)^{-1}, \quad
+///     W = A D_a X, \quad P = \mathrm{scale}\,(H \odot Q K^\top)\,B, \f]
+/// T = A rounded and D_a = c D_g, so that E = T V - W S^T and O = scale D_g Q S^T + P E is all that is left for the
+/// chain. Beta stands on the right, (I + B G)^{-1} B = B (I + G B)^{-1}, and belongs to what is done with the errors E.
 ///
-/// A warp has the rows 16 w .. 16 w + 15 of everything, from the products to W. Norms of q and k are factors of rows
-/// and columns: nothing is rounded for them.
+/// A warp has the rows 16 w .. 16 w + 15 of what it multiplies. Norms of q and k are factors of rows and columns:
+/// nothing is rounded for them.
 ///
 /// \formula{F37} \formula{F38} \formula{F83}
 template <class In, int D, bool Lambda, bool Trace> struct Team {
@@ -61,8 +61,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   const int id;                ///< of the team
   const unsigned turn;         ///< how many chunks it prepared before this one
 
-  // Made anew for every chunk: addresses that live longer than a chunk would cost registers that are not there.
-  const unsigned thread = own_thread() % 128, lane = thread % 32;
+  const unsigned thread = threadIdx.x % 128, lane = thread % 32;
   const int warp = static_cast<int>(__shfl_sync(0xffffffffu, thread / 32, 0)), first = 16 * warp;
   const int g = static_cast<int>(lane / 4), t = static_cast<int>(lane % 4);
   unsigned char* const memory = block + Memory::memory(id);
@@ -89,7 +88,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       for (int e = 0; e < 8; ++e) sum += number<float>(x[e]) * number<float>(x[e]);
     }
     (thread < kChunk ? of.key_norm : of.query_norm)[i] =
-        static_cast<int>(i) < count ? 1 / sqrtf(sum + static_cast<float>(a.eps)) : 0;
+        static_cast<int>(i) < count ? 1 / sqrtf(sum + static_cast<float>(a.eps)) : 1;  // beyond, rows are zeros
   }
   /// Norms are factors of rows and columns, and of the numbers of the warp's own tokens: nothing is rounded for them.
   __device__ void apply_norms(float (&XK)[32], float (&QK)[32], Factors& factors) const {
@@ -104,21 +103,19 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     factors.output[i] *= of.query_norm[i], factors.write[i] *= of.key_norm[i];
   }
 
-  /// X = K + diag(lambda) Q over Q, a row rounded once, like an input. Rows that are still to be normalised are k +
-  /// lambda |k| / |q| q, with the norm of k for a factor.
+  /// X = K + diag(lambda) Q over Q, two numbers an instruction: lambda is rounded like an input, and each sum once.
+  /// Rows that are still to be normalised are k + lambda |k| / |q| q, with the norm of k for a factor.
   __device__ void mix_rows() const {
     barrier();  // nobody multiplies with Q any more
-#pragma unroll 1
+#pragma unroll 2
     for (unsigned piece = thread; piece < kChunk * D / 8; piece += 128) {
       const unsigned i = piece / 8 % kChunk;
-      const float lambda = a.l2norm ? of.lambda[i] * of.query_norm[i] / of.key_norm[i] : of.lambda[i];
+      const float share = a.l2norm ? of.lambda[i] * of.query_norm[i] / of.key_norm[i] : of.lambda[i];
+      const std::uint32_t lambda = pack<In>(share, share);
       const uint4 k = *reinterpret_cast<const uint4*>(memory + Memory::kKey + 16 * piece);
       uint4& q = *reinterpret_cast<uint4*>(memory + Memory::kQuery + 16 * piece);
-      auto mixed = [&](std::uint32_t key, std::uint32_t query) {
-        const float2 x = unpack<In>(key), y = unpack<In>(query);
-        return pack<In>(x.x + lambda * y.x, x.y + lambda * y.y);
-      };
-      q = make_uint4(mixed(k.x, q.x), mixed(k.y, q.y), mixed(k.z, q.z), mixed(k.w, q.w));
+      q = make_uint4(multiply_add<In>(lambda, q.x, k.x), multiply_add<In>(lambda, q.y, k.y),
+                     multiply_add<In>(lambda, q.z, k.z), multiply_add<In>(lambda, q.w, k.w));
     }
     fence_shared();
     barrier();
@@ -343,7 +340,11 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     const std::uint32_t tiles = place_of(at);
     float* const diagonal = reinterpret_cast<float*>(memory + (inverse_block(warp, warp) - at));
     wait(barriers + Memory::kLoaded, turn & 1);
-    if (x.count() < kChunk) clear_rows<128>(memory + Memory::kKey, 2 * (D / 64), x.count(), thread), barrier();
+    if (x.count() < kChunk) {
+      clear_rows<128>(memory + Memory::kKey, D / 64, x.count(), thread);
+      clear_rows<128>(memory + Memory::kQuery, D / 64, x.count(), thread);
+      barrier();
+    }
     float XK[32], QK[32];
     auto along = [&](int rows, int k) { return rows_along_k(tiles, rows + k / 4 * kTileBytes + k % 4 * 32); };
     begin_products();

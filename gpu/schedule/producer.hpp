@@ -109,12 +109,12 @@ template <Ring T, class Rounding> Mat<T> inverse_by_squares(const Mat<T>& L, Ind
 }
 
 /// What of a chunk the state does not enter.
-/// \f[ X = \mathrm{round}(K + \mathrm{diag}(\lambda)\,Q), \quad L = \mathrm{sl}(c\,H \odot X K^\top)\,B, \quad
+/// \f[ X = \mathrm{round}(K + \mathrm{diag}(\hat\lambda)\,Q), \quad L = \mathrm{sl}(c\,H \odot X K^\top)\,B, \quad
 ///     A = (I + L)^{-1}, \quad T = \hat A \f]
 /// \f[ W = \mathrm{round}((A D_a) X), \quad D_a = c\,D_g, \quad
 ///     P = \mathrm{round}(\mathrm{scale}\,(H \odot Q K^\top)\,B) \f]
-/// A D_a is a pair. A row of X is rounded once, like an input, and X is K where lambda is 0. Where rows are still to be
-/// normalised, x = (k + lambda |k| / |q| q) / |k|: norms are factors, of lambda too.
+/// A D_a is a pair. Lambda and a row of X are rounded once each, like inputs, and X is K where lambda is 0. Where rows
+/// are still to be normalised, x = (k + lambda |k| / |q| q) / |k|: norms are factors, of lambda too.
 ///
 /// B stands on the right, since with G = sl(H . X K^T) it can be pushed through the inverse,
 /// \f[ (I + B G)^{-1} B = B\,(I + G B)^{-1}: \f]
@@ -132,7 +132,7 @@ Prepared<T> prepare(const Head<T>& head, Index begin, const Tiles& tiles, const 
                 .V = head.V.middleRows(begin, c)};
 
   const Mat<T> H = decays(alpha, tiles.tile);  // [c x c]
-  const Vec<T> share = lambda.cwiseProduct(q_norm).cwiseQuotient(k_norm);
+  const Vec<T> share = round.operand(lambda.cwiseProduct(q_norm).cwiseQuotient(k_norm));
   const Mat<T> X = round.operand(p.K + share.asDiagonal() * p.Q);                               // [c x d_k]
   const Mat<T> XK = k_norm.asDiagonal() * Mat<T>(X * p.K.transpose()) * k_norm.asDiagonal();    // [c x c]
   const Mat<T> QK = q_norm.asDiagonal() * Mat<T>(p.Q * p.K.transpose()) * k_norm.asDiagonal();  // [c x c]

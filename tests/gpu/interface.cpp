@@ -160,9 +160,10 @@ deltaref_gpu_problem hopper(std::int64_t heads, std::int64_t d_v = 128) {
 std::array<std::int32_t, 4> cluster(const deltaref_gpu_plan_t& plan) {
   return {plan.rows, plan.chains, plan.producers, plan.clusters};
 }
-TEST(Clusters, FewHeadsHaveTwiceAsManyBlocks) {
-  for (const int heads : {1, 12, 30})  // 30: as many clusters of four as an H200 holds at a time
-    EXPECT_THAT(cluster(planned(hopper(heads))), ElementsAre(64, 2, 2, heads));
+TEST(Clusters, FewHeadsHaveMoreBlocks) {
+  for (const int heads : {1, 12, 16})  // 16: as many clusters of six as an H200 holds at a time, 30 of four
+    EXPECT_THAT(cluster(planned(hopper(heads))), ElementsAre(64, 2, 4, heads));
+  for (const int heads : {17, 30}) EXPECT_THAT(cluster(planned(hopper(heads))), ElementsAre(64, 2, 2, heads));
   EXPECT_THAT(cluster(planned(hopper(31))), ElementsAre(128, 1, 1, 31));
   EXPECT_THAT(cluster(planned(hopper(66))), ElementsAre(128, 1, 1, 66));
   EXPECT_THAT(cluster(planned(hopper(67))), ElementsAre(128, 1, 1, 66)) << "66 clusters of two are resident";
@@ -194,7 +195,7 @@ TEST(Clusters, RowsMayBeForced) {
 
 TEST(Clusters, ASliceOfADeviceHasAtLeastOne) {
   constexpr deltaref_gpu_device_t slice{90, 8, 232448};
-  EXPECT_THAT(cluster(planned(hopper(1), slice)), ElementsAre(64, 2, 2, 1));
+  EXPECT_THAT(cluster(planned(hopper(1), slice)), ElementsAre(128, 1, 1, 1)) << "four may not fit side by side";
   EXPECT_THAT(cluster(planned(hopper(9), slice)), ElementsAre(128, 1, 1, 4));
 }
 
@@ -258,7 +259,7 @@ TEST(Segments, MayBeForced) {
     EXPECT_EQ(plan.segments, segments);
     EXPECT_EQ(plan.workspace, 2 * (2 * segments - 3) * 128 * 128 * 4);
   }
-  EXPECT_THAT(cluster(planned(long_sequence(4096, 2, 3))), ElementsAre(64, 2, 2, 6)) << "three parts in the first walk";
+  EXPECT_THAT(cluster(planned(long_sequence(4096, 2, 3))), ElementsAre(64, 2, 4, 6)) << "three parts in the first walk";
   deltaref_gpu_problem p = long_sequence(4096, 2, 3);
   p.rows = 128;
   EXPECT_THAT(cluster(planned(p)), ElementsAre(128, 1, 1, 6));
