@@ -174,8 +174,8 @@ Split choose_split(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& d
   constexpr double kWorthwhile = 0.9;                      // of the time of whole sequences
   const std::int64_t lanes = sequences(p) * p.HV, n = rounded_up(longest(p), kChunk) / kChunk;
   const auto time = [&](std::int32_t rows, std::int64_t segments) {
-    const std::int64_t blocks = 2 * p.d_v / rows,
-                       clusters = std::max(std::int64_t{1}, resident_clusters(device.multiprocessors, blocks));
+    const std::int64_t blocks = 2 * p.d_v / rows, clusters = resident_clusters(device.multiprocessors, blocks);
+    if (clusters == 0) return HUGE_VAL;
     const auto rounds = [&](std::int64_t parts) { return rounded_up(lanes * parts, clusters) / clusters; };
     const std::int64_t in_a_row =
         segments == 1 ? rounds(1) * n

@@ -97,7 +97,9 @@ void work(const Job& job, const Selection& what, const Report& report) {
     size = at;
   }
   const bool baseline = job.family->name == "gate_half" && !what.quick;
-  const bool variants = baseline && (job.size == kSizes[2] || job.size == kSizes[4]);
+  const bool variants = what.quick
+                            ? job.size == kSizes[10]
+                            : baseline && (job.size == kSizes[2] || job.size == kSizes[3] || job.size == kSizes[4]);
   const bool laws = baseline || (job.family->name == "alpha_zero" && !what.quick);
   Judged plain{{*job.rule, *job.family, size, what.seed}};
   std::optional<Judged> in_log, normalised;

@@ -162,7 +162,7 @@ cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan
 cudaError_t launch_v5(const Arguments& a, deltaref_dtype dtype, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
   Maps maps{};
   const std::int64_t B = a.offsets ? 1 : a.N;
-  if (a.T > 0 && a.q.data) {
+  if (a.T > 0 && a.q.data && a.k.data && a.v.data) {
     cudaError_t error = describe(maps.q, a.q, dtype, B, a.T, a.H, a.d_k);
     if (error == cudaSuccess) error = describe(maps.k, a.k, dtype, B, a.T, a.H, a.d_k);
     if (error == cudaSuccess) error = describe(maps.v, a.v, dtype, B, a.T, a.HV, a.d_v);

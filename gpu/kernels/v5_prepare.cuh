@@ -78,8 +78,8 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   /// Two neighbouring numbers.
   __device__ static float2 two(const float* x) { return *reinterpret_cast<const float2*>(x); }
 
-  /// 1 / sqrt(|x|^2 + eps) of the row of K or Q that is the thread's.
-  __device__ void take_norms(int count) const {
+  /// 1 / sqrt(|x|^2 + eps) of the row of K or Q that is the thread's; 1 for rows of zeros, as are those beyond the end.
+  __device__ void take_norms() const {
     const unsigned i = thread % kChunk;
     const unsigned char* const tile = memory + (thread < kChunk ? Memory::kKey : Memory::kQuery) + i * 128;
     float sum = 0;
@@ -87,8 +87,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       const In* const x = reinterpret_cast<const In*>(tile + piece / 8 * kTileBytes + ((piece % 8 ^ (i & 7)) << 4));
       for (int e = 0; e < 8; ++e) sum += number<float>(x[e]) * number<float>(x[e]);
     }
-    (thread < kChunk ? of.key_norm : of.query_norm)[i] =
-        static_cast<int>(i) < count ? 1 / sqrtf(sum + static_cast<float>(a.eps)) : 1;  // beyond, rows are zeros
+    (thread < kChunk ? of.key_norm : of.query_norm)[i] = sum > 0 ? 1 / sqrtf(sum + static_cast<float>(a.eps)) : 1;
   }
   /// Norms are factors of rows and columns, and of the numbers of the warp's own tokens: nothing is rounded for them.
   __device__ void apply_norms(float (&XK)[32], float (&QK)[32], Factors& factors) const {
@@ -354,7 +353,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       if (!Lambda) multiply_tiles<In>(XK, along(Memory::kKey, k), along(Memory::kKey, k), k > 0);
     }
     commit_products();
-    if (a.l2norm) take_norms(x.count());
+    if (a.l2norm) take_norms();
     wait_products<0>();
     pin(QK);
     if constexpr (Lambda) {

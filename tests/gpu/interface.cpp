@@ -197,6 +197,11 @@ TEST(Clusters, ASliceOfADeviceHasAtLeastOne) {
   constexpr deltaref_gpu_device_t slice{90, 8, 232448};
   EXPECT_THAT(cluster(planned(hopper(1), slice)), ElementsAre(128, 1, 1, 1)) << "four may not fit side by side";
   EXPECT_THAT(cluster(planned(hopper(9), slice)), ElementsAre(128, 1, 1, 4));
+  for (const std::int32_t segments : {0, 2}) {
+    deltaref_gpu_problem p = hopper(1);
+    p.version = DELTAREF_AUTO, p.T = 8192, p.segments = segments;
+    EXPECT_EQ(planned(p, slice).chains, 1);
+  }
 }
 
 TEST(Clusters, OtherVersionsHaveNone) {
