@@ -164,14 +164,14 @@ struct Split {
 /// chunks one after the other, s segments
 /// \f[ \big(\lceil \mathrm{lanes}\,(2 s - 3) / \mathrm{clusters} \rceil + \lceil \mathrm{lanes}\,(s - 1) /
 ///     \mathrm{clusters} \rceil\big)\; \lceil n / s \rceil \f]
-/// and what two more launches and the scan cost. That is (3 s - 4) / s times the work, so it pays where multiprocessors
-/// idle. Only shapes, the number of multiprocessors and what is forced decide. Unless they are asked for, matrices take
-/// at most 15 % of the memory of q, k, v and o.
-/// \param whole  rows of S a block where sequences stay whole
+/// and what a second walk and the scan cost besides. That is (3 s - 4) / s times the work, so it pays where
+/// multiprocessors idle. Only shapes, the number of multiprocessors and what is forced decide. Unless they are asked
+/// for, matrices take at most 15 % of the memory of q, k, v and o. \param whole  rows of S a block where sequences stay
+/// whole
 Split choose_split(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device, std::int32_t whole) {
-  constexpr double kChunkOfTwo = 2.1, kChunkOfFour = 1.2;  // us a chunk, in a cluster of two and of four blocks
-  constexpr double kLaunches = 15, kScan = 1;              // us, all and for each segment
-  constexpr double kWorthwhile = 0.9;                      // of the time of whole sequences
+  constexpr double kChunkOfTwo = 2.1, kChunkOfFour = 1.2, kChunkOfSix = 1.05;  // us a chunk, by blocks of a cluster
+  constexpr double kWalk = 15, kScan = 10, kSegment = 1;  // us: a walk that fills and runs dry; the scan
+  constexpr double kWorthwhile = 0.9;                     // of the time of whole sequences
   const std::int64_t lanes = sequences(p) * p.HV, n = rounded_up(longest(p), kChunk) / kChunk;
   const auto time = [&](std::int32_t rows, std::int64_t segments) {
     const std::int64_t blocks = 2 * p.d_v / rows, clusters = resident_clusters(device.multiprocessors, blocks);
@@ -180,8 +180,12 @@ Split choose_split(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& d
     const std::int64_t in_a_row =
         segments == 1 ? rounds(1) * n
                       : (rounds(v6_matrices(segments)) + rounds(segments - 1)) * ((n + segments - 1) / segments);
-    return static_cast<double>(in_a_row) * (blocks == 2 ? kChunkOfTwo : kChunkOfFour) +
-           (segments == 1 ? 0 : kLaunches + kScan * static_cast<double>(segments));
+    const std::int64_t side_by_side = lanes * (segments == 1 ? 1 : v6_matrices(segments));
+    const double chunk = blocks == 2                                                   ? kChunkOfTwo
+                         : side_by_side > resident_clusters(device.multiprocessors, 6) ? kChunkOfFour
+                                                                                       : kChunkOfSix;
+    return static_cast<double>(in_a_row) * chunk +
+           (segments == 1 ? kWalk : 2 * kWalk + kScan + kSegment * static_cast<double>(segments));
   };
   const std::int64_t memory = 4 * tokens(p) * (p.H * p.d_k + p.HV * p.d_v);
   const bool forced = p.segments > 1;

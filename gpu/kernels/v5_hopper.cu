@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// v5: the chunk form with the instructions of Hopper; a head is a cluster of multiprocessors. v6 (v6_scan.cuh) launches
-// the same kernel on segments of sequences.
+// v5: the chunk form with the instructions of Hopper; a head is a cluster of multiprocessors.
 //
 // Change      what the state does not enter is prepared on one multiprocessor and copied into the shared memory of
 //             another, which carries S: no memory between the stages, and one launch. Solved beforehand, a chunk is
-//             Z = T V - W S^T, so that two waits for the tensor cores follow each other instead of three. 64 rows of S
+//             E = T V - W S^T, so that two waits for the tensor cores follow each other instead of three. 64 rows of S
 //             are accumulators of a warpgroup from the first chunk to the last; rounded and packed in place they are
 //             the left operand of the next product (wgmma), whose right one the copy engine (TMA) brought.
 // Prediction  a chunk is 2050 cycles of the tensor cores for 128 rows, 1.2 us, on the chain's multiprocessor and 1020
 //             on the producer's: 1.6 us with what cannot be hidden, so (1, 8192, 64) in 0.2 ms where v4 takes 0.65.
-// Gained      on an H200 (1, 8192, 64) takes 0.34 ms, (8, 2048, 16) 0.19 where v4 takes 0.35, (1, 8192, 16) 0.15
-//             where it takes 0.29. What cost most on the way was not arithmetic: instructions that neighbouring
+// Gained      on an H200 (1, 8192, 64) takes 0.28 ms, (8, 2048, 16) 0.16 where v4 takes 0.34, (1, 8192, 16) 0.15
+//             where it takes 0.28. What cost most on the way was not arithmetic: instructions that neighbouring
 //             multiprocessors, which run different programs, evict from a common cache; one lane's work between
-//             branches; fences and arrivals wider than needed. A chain waits for its producer a fifth of the time.
+//             branches; fences and arrivals wider than needed. Now a chain waits for its producer a fifth of the time,
+//             and a team for room a tenth: latencies, of many short steps that follow each other.
 #include <algorithm>
 
 #include "gpu/kernels/launch.hpp"
