@@ -97,15 +97,14 @@ void work(const Job& job, const Selection& what, const Report& report) {
     size = at;
   }
   const bool baseline = job.family->name == "gate_half" && !what.quick;
-  const bool variants = what.quick
-                            ? job.size == kSizes[10]
-                            : baseline && (job.size == kSizes[2] || job.size == kSizes[3] || job.size == kSizes[4]);
+  const bool variants = baseline && (job.size == kSizes[2] || job.size == kSizes[3] || job.size == kSizes[4]);
   const bool laws = baseline || (job.family->name == "alpha_zero" && !what.quick);
   Judged plain{{*job.rule, *job.family, size, what.seed}};
   std::optional<Judged> in_log, normalised;
   if (variants && job.rule->info.forget != Forget::no)
     in_log.emplace(Case(*job.rule, *job.family, size, what.seed, Variant::log_gate));
-  if (variants) normalised.emplace(Case(*job.rule, *find_family("raw_keys"), size, what.seed, Variant::l2norm));
+  if (variants || (what.quick && job.size == kSizes[10]))
+    normalised.emplace(Case(*job.rule, *find_family("raw_keys"), size, what.seed, Variant::l2norm));
 
   const auto numbers = size.shape.T * size.shape.HV * size.shape.d_k * size.shape.d_v;
   for (std::int32_t version = DELTAREF_V1; version <= DELTAREF_NEWEST; ++version)
