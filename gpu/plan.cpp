@@ -117,16 +117,17 @@ std::string v4_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device
 
 constexpr std::int64_t kMostCounted = (std::int64_t{1} << 31) - 2 * kChunk;
 
-/// The blocks of a cluster that carries so many rows of S a block, and as many clusters as lanes need or are resident.
-/// A producer for every chain, and two where chains are fast, of 64 rows, and so few that multiprocessors are left.
+/// The blocks of a cluster that carries so many rows of S a block, and as many clusters as parts need or are resident.
+/// A producer for every chain; two where a head has two chains, which are fast, and parts are so few that
+/// multiprocessors are left.
 std::string take_clusters(const std::string& version, const deltaref_gpu_problem& p,
-                          const deltaref_gpu_device_t& device, std::int32_t rows, std::int64_t lanes,
+                          const deltaref_gpu_device_t& device, std::int32_t rows, std::int64_t parts,
                           deltaref_gpu_plan_t& out) {
   out.rows = rows;
   out.chains = out.producers = static_cast<std::int32_t>(p.d_v / rows);
-  if (out.chains == 2 && lanes <= resident_clusters(device.multiprocessors, 6)) out.producers = 4;
+  if (out.chains == 2 && parts <= resident_clusters(device.multiprocessors, 6)) out.producers = 4;
   const std::int64_t resident = resident_clusters(device.multiprocessors, out.chains + out.producers);
-  out.clusters = static_cast<std::int32_t>(std::min(lanes, std::max(std::int64_t{1}, resident)));
+  out.clusters = static_cast<std::int32_t>(std::min(parts, std::max(std::int64_t{1}, resident)));
   auto needs = [&](int stages) { return v5_shared(p.d_k, rows, stages); };
   if (needs(2) > device.shared_memory) return more_shared_memory(version, needs(2), device);
   // A team is told of its next chunk's stage only when it has filled the last one's: no more stages than teams.
@@ -144,8 +145,8 @@ std::string v5_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device
   if (p.T > kMostCounted || slots(p, kChunk) * p.HV > kMostCounted) return "v5 counts tokens and chunks in 32 bits";
   if (p.trace.W || p.trace.U) return "v5 computes neither W nor U~";
   if (p.rows && (p.rows < 64 || p.rows > p.d_v)) return "a block of v5 owns 64 or 128 rows of S, at most d_v";
-  // A cluster is one block that carries all rows of S and one that prepares. Where heads are so few that all of them
-  // may have twice as many of both, they do.
+  // A cluster is one block that carries all rows of S and one that prepares. Where heads are so few that all may have
+  // two chains of 64 rows, they do, with two or four that prepare.
   const std::int64_t lanes = sequences(p) * p.HV;
   const bool few = p.d_v == 128 && lanes <= resident_clusters(device.multiprocessors, 4);
   out.segments = 1;

@@ -17,7 +17,7 @@ struct Refusal {
 
 inline constexpr int kChunk = 64;      ///< C of the tensor-core kernels
 inline constexpr int kTile = 32;       ///< value channels of a block of v3
-inline constexpr int kMostStages = 4;  ///< chunks that a block of the serial stages of v4 and v5 holds at a time
+inline constexpr int kMostStages = 4;  ///< chunks that a block of v4's serial stage, or a chain of v5, holds at most
 
 inline constexpr int kTeams = 3;  ///< of a producer of v5: warpgroups that prepare a chunk each
 

@@ -135,7 +135,7 @@ template <int N> __device__ inline void pin(std::uint32_t (&x)[N]) {
   "%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 
 /// D (+)= A B with A in registers: `multiply` for 64 columns, `multiply_along_n` for 64 and 128 where B's rows lie
-/// along n. LIST names the accumulators, then come the operands' places in the list.
+/// along n. LIST and OPERANDS are the accumulators, as places and as constraints; A0 .. ADD are the others' places.
 #define DELTA_PRODUCT(NAME, REGISTERS, N, LIST, OPERANDS, A0, A1, A2, A3, B, ADD, ALONG_N)                          \
   template <class In>                                                                                               \
   __device__ inline void NAME(float(&d)[REGISTERS], const std::uint32_t* a, std::uint64_t b, int add = 1) {         \

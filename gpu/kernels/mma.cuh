@@ -66,7 +66,7 @@ __device__ inline float power_of_two(float x) {
   return y;
 }
 
-/// What rounding leaves out: a0 becomes the operand of x - (the number that a0 holds).
+/// What rounding leaves out: a, which holds left and right rounded, becomes the operand of what they lack.
 template <class In>
 __device__ inline void rest_of_operand(std::uint32_t (&a)[4], const float (&left)[4], const float (&right)[4]) {
   auto rest = [](std::uint32_t rounded, float low, float high) {

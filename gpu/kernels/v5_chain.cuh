@@ -31,7 +31,7 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
     const std::uint32_t stage = at + offset;
     const std::uint32_t open = in_block(by.block(shape), at + Producer::barriers(by.team));
     const bool whole = x.count() == kChunk;
-    const std::uint32_t landed = whole ? full : tail;  // what has rows beyond the end is cleared first, once a sequence
+    const std::uint32_t counted_by = whole ? full : tail;  // rows beyond the end are cleared first, once a sequence
 
     if (ring.round > 0) wait(at + Memory::kUsed + 8 * ring.stage, (ring.round - 1) & 1);
     expect_bytes(sent, Memory::kKeys + kTileBytes);  // W, T
@@ -43,10 +43,11 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
     if (x.transfer) {  // V = 0: once a stage, for nothing else comes there
       if (x.chunk < shape.depth) clear_tiles(memory + offset + Memory::kValue, shape.warpgroups);
     } else {
-      expect_bytes(landed, values);
+      expect_bytes(counted_by, values);
 #pragma unroll 1
       for (int h = 0; h < shape.warpgroups; ++h)
-        load_tile(stage + Memory::kValue + h * kTileBytes, maps.v, first + 64 * h, x.head, x.token(), x.batch, landed);
+        load_tile(stage + Memory::kValue + h * kTileBytes, maps.v, first + 64 * h, x.head, x.token(), x.batch,
+                  counted_by);
     }
     if (!whole) {
       if (lane == 0) arrive(tail);
@@ -58,10 +59,10 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
     expect_bytes(sent, kTileBytes + sizeof(Factors));  // P and the factors
     if (lane == 0) arrive(sent);
     arrive_there(open + Producer::kRestOpened);
-    expect_bytes(landed, Memory::kKeys);
+    expect_bytes(counted_by, Memory::kKeys);
 #pragma unroll 1
     for (int h = 0; h < D / 64; ++h)
-      load_tile(stage + Memory::kKey + h * kTileBytes, maps.k, 64 * h, x.key_head, x.token(), x.batch, landed);
+      load_tile(stage + Memory::kKey + h * kTileBytes, maps.k, 64 * h, x.key_head, x.token(), x.batch, counted_by);
     if (!whole) {
       if (lane == 0) arrive(tail);
       __syncwarp();
@@ -107,7 +108,7 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
   const int channel = first + 16 * warp;  // of the warp's first row
 
   Ring ring;
-  for (unsigned number = cluster; number < shape.lanes; number += shape.clusters) {
+  for (unsigned number = cluster; number < shape.parts; number += shape.clusters) {
     const Part part = find_part(a, shape, number);
     const int first_row = channel + g, column = 2 * t;  // of the thread's first number
     float S[D / 2];                                     // [64 x d_k] over the warpgroup
@@ -148,7 +149,7 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
         load_matrices_transposed(reinterpret_cast<std::uint32_t(&)[4]>(V[2 * j]),
                                  at + stage + Memory::kValue + group * kTileBytes +
                                      swizzled<128>(8 * (j + matrix / 2) + r, 2 * warp + matrix % 2));
-      float E[32], O[32];  // [64 x 64 tokens]
+      float E[32], O[32];  // [64 x 64 tokens]; what lies at kW is -W, for products only add
       pin(left), pin(V);
       begin_products();
 #pragma unroll
@@ -192,7 +193,7 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         float f0, f1;
-        load_pair(f0, f1, factors + 4 * (8 * j + 2 * t));
+        load_pair(f0, f1, factors + offsetof(Factors, output) + 4 * (8 * j + 2 * t));
         O[4 * j] *= f0, O[4 * j + 1] *= f1, O[4 * j + 2] *= f0, O[4 * j + 3] *= f1;
       }
       pin(S), pin(O);

@@ -15,7 +15,6 @@
 namespace delta::gpu {
 
 constexpr int kTileBytes = kSquareBytes;  ///< 64 x 64 numbers of 16 bits
-constexpr int kBlock = 16;                ///< rows and columns of what a warp works on
 
 /// Where the copy engine finds q, k and v.
 struct Maps {
@@ -31,23 +30,23 @@ struct Shape {
   int chains, producers, warpgroups, depth;  ///< depth: stages of a chain
   unsigned segments;                         ///< of a sequence
   Pass pass;
-  unsigned lanes, clusters;  ///< parts that are walked, and clusters that share them
+  unsigned parts, clusters;  ///< what is walked, and clusters that share it
 };
 
-/// What the producer knows of a token and the chain multiplies with.
+/// What the producer knows of a token and the chain multiplies with; the norms of q_i and k_i are in it too.
 struct Factors {
   float output[kChunk];  ///< scale gamma_i: the share of S q_i in o_i
   float write[kChunk];   ///< beta_i gamma_C / gamma_i: the share of e_i k_i^T in the next S
-  float gamma[4];        ///< gamma_C, the decay of the whole chunk
+  float gamma[4];        ///< [0]: gamma_C, the decay of the whole chunk; copies are multiples of 16 bytes
 };
 
-/// The numbers of the tokens of a chunk that a producer needs; with norms, those of q and k are part of them.
+/// The numbers of the tokens of a chunk that a producer needs.
 struct Numbers {
   float high[kChunk], low[kChunk];     ///< G_i, the sum of log decays, in powers of two: rounded, and the rest
   float beta[kChunk], lambda[kChunk];  ///< 0 beyond the end
-  float read[kChunk];                  ///< -gamma_j c: the columns of A times these give -W from X
+  float read[kChunk];  ///< -gamma_j c (and the norm of k_j): the columns of A times these give -W from X
   float key_norm[kChunk], query_norm[kChunk];
-  float columns[4][kChunk];  ///< of each warp: beta of a token, and the decay from it to the warp's first
+  float columns[4][kChunk];  ///< for each warp: beta_j times the decay from token j to the warp's first
 
   /// The decay from token j to token i.
   __device__ float decay(int i, int j) const { return power_of_two((high[i] - high[j]) + (low[i] - low[j])); }
@@ -55,7 +54,8 @@ struct Numbers {
 
 /// Shared memory of a chain. Tiles start at whole KB, for their pieces are exchanged by address. The barriers of a
 /// stage say that what the producer sends is there (sent) and what the copy engine loads (full), that W, T, Q and V are
-/// used up (used), that all of it is (free); tail: what has rows beyond a sequence's end has come and can be cleared.
+/// used up (used), that all of it is (free); one more of the block, tail, that what has rows beyond a sequence's end
+/// has come and can be cleared. Where kTurn points each warp turns its rows of o^T round.
 template <int D> struct ChainShared {
   static constexpr int kMaxDepth = kMostStages;
   static constexpr int kFull = 0, kSent = 8 * kMaxDepth, kUsed = 16 * kMaxDepth, kFree = 24 * kMaxDepth,
@@ -66,6 +66,7 @@ template <int D> struct ChainShared {
                        kValue = kP + kTileBytes;
   static_assert(kFactors + kMaxDepth * sizeof(Factors) <= kTurn && kTail + 8 <= kFactors);
 
+  /// Bytes of a stage, and where the first begins.
   __host__ __device__ static constexpr int stage(int warpgroups) { return kValue + warpgroups * kTileBytes; }
   __host__ __device__ static constexpr int stages(int warpgroups) {
     return (kTurn + 4 * warpgroups * kWarpTurn + 1023) / 1024 * 1024;
@@ -89,7 +90,7 @@ template <int D> struct TeamShared {
   static constexpr int kKeys = D / 64 * kTileBytes, kTwoTiles = 2 * kTileBytes;
   static constexpr int kKey = 0, kQuery = kTwoTiles;                 ///< -A D_a over one of them: two tiles at any D
   static constexpr int kSolve = 2 * kTwoTiles;                       ///< six blocks of L, ten of A
-  static constexpr int kW = 3 * kTwoTiles - kKeys, kT = kW + kKeys;  ///< W over them, T behind it
+  static constexpr int kW = 3 * kTwoTiles - kKeys, kT = kW + kKeys;  ///< -W over them, T behind it
   static constexpr int kP = kT + kTileBytes;
   static constexpr int kFactors = kP + kTileBytes;  ///< twice
   static constexpr int kNumbers = kFactors + 2 * static_cast<int>(sizeof(Factors));
@@ -146,7 +147,7 @@ struct Part {
 ///   starts  the segments but the last, the first from S_0 and with its outputs, the others from 0 (N); then M of those
 ///           others. Each leaves what it makes in a matrix of the workspace, which has the part's number
 ///   replay  the segments but the first, each from where v6_scan.cuh has left its start, the last to the final state
-/// Segment s has the chunks floor(n s / segments) .. of n; none, where there are fewer chunks than segments.
+/// Segment s has the chunks floor(n s / segments) .. of n; where there are fewer chunks than segments, some have none.
 /// \formula{F59}
 __device__ inline Part find_part(const Arguments& a, const Shape& shape, unsigned number) {
   Part p;
@@ -170,9 +171,9 @@ __device__ inline Part find_part(const Arguments& a, const Shape& shape, unsigne
     p.length = max(0, min(p.length, last * kChunk) - first * kChunk);
     p.begin += first * kChunk, p.slot += first, p.chunks = last - first;
   }
-  const auto state = [&](const void* all, unsigned lane, bool vk) {
+  const auto state = [&](const void* all, unsigned index, bool vk) {
     const std::int64_t size = static_cast<std::int64_t>(a.d_k) * a.d_v;
-    float* const data = all ? static_cast<float*>(const_cast<void*>(all)) + lane * size : nullptr;
+    float* const data = all ? static_cast<float*>(const_cast<void*>(all)) + index * size : nullptr;
     return vk ? State{data, a.d_k, 1} : State{data, 1, a.d_v};
   };
   if (shape.pass == Pass::replay)
@@ -190,32 +191,32 @@ __device__ inline Part find_part(const Arguments& a, const Shape& shape, unsigne
 struct Walk : Part {
   const Arguments& a;
   const Shape& shape;
-  unsigned lane, item;  ///< number of the part; chunks met before this one
-  int chunk;            ///< of the part
+  unsigned number;  ///< of the part
+  int chunk;        ///< of the part
 
   __device__ Walk(const Arguments& arguments, const Shape& s, unsigned first, int skip)
-      : a(arguments), shape(s), lane(first), item(static_cast<unsigned>(skip)), chunk(skip) {
+      : a(arguments), shape(s), number(first), chunk(skip) {
     find();
   }
-  __device__ bool more() const { return lane < shape.lanes; }
+  __device__ bool more() const { return number < shape.parts; }
   __device__ void find() {
-    for (; more(); lane += shape.clusters, chunk -= chunks) {
-      static_cast<Part&>(*this) = find_part(a, shape, lane);
+    for (; more(); number += shape.clusters, chunk -= chunks) {
+      static_cast<Part&>(*this) = find_part(a, shape, number);
       if (chunk < chunks) return;
     }
   }
   /// Steps over so many chunks.
   __device__ void advance(int steps) {
-    item += static_cast<unsigned>(steps), chunk += steps;
+    chunk += steps;
     if (chunk < chunks) return;
-    chunk -= chunks, lane += shape.clusters;
+    chunk -= chunks, number += shape.clusters;
     find();
   }
   __device__ int token() const { return begin + chunk * kChunk; }                     ///< of the chunk's first row
   __device__ int count() const { return min(length - kChunk * chunk, int{kChunk}); }  ///< tokens of the chunk
 };
 
-/// Which producer of a cluster prepares an item, and which of its teams: they take turns.
+/// Which producer of a cluster prepares a chunk, and which of its teams: they take turns.
 struct Preparer {
   int producer = 0, team = 0;
   __device__ void next(const Shape& shape) {

@@ -115,7 +115,7 @@ cudaError_t walk(Pass pass, std::int64_t parts, const Arguments& a, const Maps& 
                     .depth = plan.stages,
                     .segments = static_cast<unsigned>(plan.segments),
                     .pass = pass,
-                    .lanes = static_cast<unsigned>(parts),
+                    .parts = static_cast<unsigned>(parts),
                     .clusters = static_cast<unsigned>(std::min<std::int64_t>(parts, plan.clusters))};
   cudaError_t error = allow_all_shared_memory(kernel);
   if (error != cudaSuccess) return error;

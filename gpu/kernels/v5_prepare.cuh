@@ -22,7 +22,7 @@ template <class In> __device__ inline Pair split(const float (&left)[4], const f
   return p;
 }
 /// Blocks travel as four 8 x 8 matrices of 128 bytes, then four of the rests; a lane gives the address of one row.
-constexpr int kBlockBytes = 4 * kBlock * kBlock, kRestBytes = kBlockBytes / 2;
+constexpr int kBlockBytes = 4 * 16 * 16, kRestBytes = kBlockBytes / 2;
 __device__ inline std::uint32_t own_row(std::uint32_t block) { return block + threadIdx.x % 32 * 16; }
 __device__ inline void put_block(std::uint32_t to, const Pair& p) {
   store_matrices(own_row(to), p.big), store_matrices(own_row(to) + kRestBytes, p.small);
@@ -42,14 +42,13 @@ __device__ inline void multiply_blocks(float (&left)[4], float (&right)[4], cons
   mma<bf16>(left, a.big, big[0], big[1]), mma<bf16>(right, a.big, big[2], big[3]);
 }
 
-/// A team of four warps prepares a chunk. With G_i the sum of log decays up to token i,
+/// A team of four warps prepares a chunk. With H_ij the decay from token j to token i and G = sl(c H . X K^T),
 /// \f[ X = K + \mathrm{diag}(\lambda)\,Q, \quad L = \mathrm{sl}(c\,H \odot X K^\top)\,B, \quad A = (I + L)^{-1}, \quad
 ///     W = A D_a X, \quad P = \mathrm{scale}\,(H \odot Q K^\top)\,B, \f]
 /// T = A rounded and D_a = c D_g, so that E = T V - W S^T and O = scale D_g Q S^T + P E is all that is left for the
 /// chain. Beta stands on the right, (I + B G)^{-1} B = B (I + G B)^{-1}, and belongs to what is done with the errors E.
 ///
-/// A warp has the rows 16 w .. 16 w + 15 of what it multiplies. Norms of q and k are factors of rows and columns:
-/// nothing is rounded for them.
+/// A warp has the rows 16 w .. 16 w + 15 of what it multiplies.
 ///
 /// \formula{F37} \formula{F38} \formula{F83}
 template <class In, int D, bool Lambda, bool Trace> struct Team {
@@ -105,7 +104,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   /// X = K + diag(lambda) Q over Q, two numbers an instruction: lambda is rounded like an input, and each sum once.
   /// Rows that are still to be normalised are k + lambda |k| / |q| q, with the norm of k for a factor.
   __device__ void mix_rows() const {
-    barrier();  // nobody multiplies with Q any more
+    barrier();  // nobody multiplies with Q any more, and the norms are there
 #pragma unroll 2
     for (unsigned piece = thread; piece < kChunk * D / 8; piece += 128) {
       const unsigned i = piece / 8 % kChunk;
@@ -138,7 +137,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       late_output[h] = fall * scale, late_read[h] = fall * reads;
     }
     __syncwarp();
-    float own_read[8], own_query[8];
+    float own_XK[8], own_QK[8];
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       float L[8], P[8];
@@ -157,7 +156,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
         store_block(Memory::kP, warp, k, packed);
       } else if (k == warp) {
 #pragma unroll
-        for (int e = 0; e < 8; ++e) own_read[e] = XK[8 * k + e], own_query[e] = QK[8 * k + e];
+        for (int e = 0; e < 8; ++e) own_XK[e] = XK[8 * k + e], own_QK[e] = QK[8 * k + e];
       }
       if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, warp, k, k < warp ? L : nullptr);
     }
@@ -173,9 +172,9 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     for (int e = 0; e < 8; ++e) {
       const int h = e / 2 % 2, m = e / 4, i = g + 8 * h, j = 8 * m + 2 * t + e % 2;
       auto column = [&](const float2(&x)[2]) { return e % 2 ? x[m].y : x[m].x; };
-      const float H = power_of_two((G[h].x - column(high)) + (G[h].y - column(low))) * column(beta);
-      P[e] = j > i ? 0 : H * scale * own_query[e];
-      L[e] = j >= i ? 0 : H * reads * own_read[e];
+      const float HB = power_of_two((G[h].x - column(high)) + (G[h].y - column(low))) * column(beta);
+      P[e] = j > i ? 0 : HB * scale * own_QK[e];
+      L[e] = j >= i ? 0 : HB * reads * own_XK[e];
     }
 #pragma unroll
     for (int e = 0; e < 8; e += 2) {
@@ -393,11 +392,11 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
 /// A warpgroup that prepares: of the chunks that are the block's, every third.
 /// \param producer  the block's number among those that prepare
 template <class In, int D, bool Lambda, bool Trace>
-__device__ void prepare_chunks(const Arguments& a, const Shape& shape, unsigned char* memory, unsigned cluster,
+__device__ void prepare_chunks(const Arguments& a, const Shape& shape, unsigned char* block, unsigned cluster,
                                int producer, int team) {
-  unsigned number = 0;
+  unsigned turn = 0;
   for (Walk x(a, shape, cluster, producer + shape.producers * team); x.more(); x.advance(shape.producers * kTeams))
-    Team<In, D, Lambda, Trace>{a, memory, team, number++}.prepare(x);
+    Team<In, D, Lambda, Trace>{a, block, team, turn++}.prepare(x);
 }
 
 // ---------------------------------------------------------------- the clerk
@@ -448,7 +447,7 @@ __device__ inline void take_numbers(const Arguments& a, const Walk& x, Numbers& 
   };
 #pragma unroll 1
   for (int i = lane; i < kChunk; i += 32) {
-    to.high[i] = given(a.g, i, a.gate_is_log ? 0 : 1);
+    to.high[i] = given(a.g, i, a.gate_is_log ? 0 : 1);  // the gate, until its sum takes its place
     to.beta[i] = given(a.beta, i, i < x.count() ? 1 : 0), to.lambda[i] = given(a.lambda, i, 0);
   }
   __syncwarp();
@@ -467,17 +466,17 @@ __device__ inline void take_numbers(const Arguments& a, const Walk& x, Numbers& 
   }
   const double before = __shfl_up_sync(0xffffffffu, sum, 1);
   const double G[2] = {(lane == 0 ? 0 : before) + log_decay[0], sum}, whole = __shfl_sync(0xffffffffu, sum, 31);
-  constexpr double kLog2 = 1.4426950408889634;
+  constexpr double kLog2E = 1.4426950408889634;
 #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const int i = 2 * lane + e;
-    const double bits = G[e] * kLog2;
+    const double bits = G[e] * kLog2E;
     to.high[i] = static_cast<float>(bits);
     to.low[i] = static_cast<float>(bits - static_cast<double>(to.high[i]));
     const float gamma = power_of_two(static_cast<float>(bits));
     to.read[i] = a.reads_key ? -gamma : 0;
     factors.output[i] = static_cast<float>(a.scale) * gamma;
-    factors.write[i] = to.beta[i] * power_of_two(static_cast<float>((whole - G[e]) * kLog2));
+    factors.write[i] = to.beta[i] * power_of_two(static_cast<float>((whole - G[e]) * kLog2E));
     if (i == kChunk - 1) factors.gamma[0] = gamma;
     if (Trace && a.trace.gamma && x.outputs && i < x.count())
       static_cast<float*>(a.trace.gamma)[x.place(a, x.chunk) * kChunk + i] = gamma;

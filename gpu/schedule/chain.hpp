@@ -19,7 +19,7 @@ Mat<T> errors(const Mat<T>& S, const Prepared<T>& p, const Mat<T>& V, const Roun
 /// \return [c x d]   \formula{F84}
 template <Ring T, class Rounding>
 Mat<T> outputs(const Mat<T>& S, const Prepared<T>& p, const Mat<T>& E, const Rounding& round) {
-  const Mat<T> from_state = p.read.asDiagonal() * Mat<T>(p.Q * round.operand(S).transpose());
+  const Mat<T> from_state = p.output.asDiagonal() * Mat<T>(p.Q * round.operand(S).transpose());
   return round.operand(from_state + p.P * round.operand(E));
 }
 

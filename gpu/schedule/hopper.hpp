@@ -28,8 +28,9 @@ void replay(Mat<T>& S, const Segment<T>& segment, Mat<T>& O, const Rounding& rou
   }
 }
 
-/// A head from its first token to its last: prepare, cut, scan, replay. \param segments  1: as v5; more: walked at the
-/// same time \param watch  is shown each chunk, in order   \formula{F84}
+/// A head from its first token to its last: prepare, cut, scan, replay.
+/// \param segments  1: as v5; more: walked at the same time   \param watch  is shown each chunk, in order
+/// \formula{F84}
 template <Ring T, class Rounding>
 Output<T> hopper(const Head<T>& head, const Rounding& round, Index segments = 1, const Tiles& tiles = {},
                  const Watch<Walked<T>>& watch = nullptr) {

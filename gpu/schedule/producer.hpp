@@ -53,13 +53,13 @@ template <Ring T> Head<T> head(const RuleInfo& rule, const Problem<T>& p, Index 
 template <Ring Number> struct Prepared {
   Index begin;          ///<            its first token
   Mat<Number> Q, K, V;  ///< [c x d_k], [c x d_k], [c x d_v] as they lie in memory
-  Mat<Number> L;        ///< [c x c]    sl(H . X K^T) B; it stays with the producer
+  Mat<Number> L;        ///< [c x c]    sl(c H . X K^T) B; it stays with the producer
   Mat<Number> A;        ///< [c x c]    (I + L)^{-1}; it stays too
   Mat<Number> T;        ///< [c x c]    A, an operand
-  Mat<Number> W;        ///< [c x d_k]  A D_g X, an operand
+  Mat<Number> W;        ///< [c x d_k]  A D_a X, an operand
   Mat<Number> P;        ///< [c x c]    scale (H . Q K^T) B, an operand
   Vec<Number> gamma;    ///< [c]        alpha_1 ... alpha_i
-  Vec<Number> read;     ///< [c]        D_f: scale gamma_i, and the norm of q_i
+  Vec<Number> output;   ///< [c]        D_f: scale gamma_i, and the norm of q_i
   Vec<Number> write;    ///< [c]        D_w: beta_j gamma_c / gamma_j, and the norm of k_j
 };
 
@@ -74,8 +74,8 @@ template <Ring T> Mat<T> decays(const Vec<T>& alpha, Index tile) {
     const Index rows = std::min(tile, c - begin);
     for (Index i = begin + 1; i < begin + rows; ++i)
       H.row(i).segment(begin, i - begin) = alpha[i] * H.row(i - 1).segment(begin, i - begin);
-    Vec<T> since(rows);    // from the tile's first row to i
-    Vec<T> before(begin);  // after j, up to the tile's first row
+    Vec<T> since(rows);    // after m, up to i
+    Vec<T> before(begin);  // after j, up to m
     for (Index i = 0; i < rows; ++i) since[i] = i ? T(since[i - 1] * alpha[begin + i]) : alpha[begin];
     for (Index j = begin - 1; j >= 0; --j) before[j] = j < begin - 1 ? T(before[j + 1] * alpha[j + 1]) : T(1);
     H.block(begin, 0, rows, begin) = since * before.transpose();
@@ -141,7 +141,7 @@ Prepared<T> prepare(const Head<T>& head, Index begin, const Tiles& tiles, const 
   p.P = round.operand(head.scale * lower<T>(H.cwiseProduct(QK) * beta.asDiagonal()));           // [c x c]
 
   p.gamma = alpha[0] * H.col(0);
-  p.read = head.scale * p.gamma.cwiseProduct(q_norm);
+  p.output = head.scale * p.gamma.cwiseProduct(q_norm);
   p.write = beta.cwiseProduct(H.row(c - 1).transpose()).cwiseProduct(k_norm);
   const Vec<T> D_a = head.c * p.gamma.cwiseProduct(k_norm);
   p.T = round.operand(p.A);                                           // [c x c]    F37

@@ -29,7 +29,8 @@ struct Exact {
   template <class M> Pair<typename M::Scalar> bf16_pair(const Eigen::MatrixBase<M>& A) const { return pair(A); }
 };
 
-/// The schedule as tensor cores compute it: what a product reads is rounded to 16 bits, and nothing else is.
+/// The schedule as tensor cores compute it: what a product reads and what is written to o is rounded to 16 bits, and
+/// nothing else.
 struct SixteenBits {
   Format format;  ///< of q, k and v: bf16 or fp16
 
