@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Everything that is said about the kernels, from one run: checks, sanitizers, timings, then evidence/<device>.json.
-# usage: evidence.sh [--hash] [--binaries DIRECTORY] [--out FILE] [--no-sanitizer]
+# usage: evidence.sh [--hash] [--binaries DIRECTORY] [--out FILE] [--work DIRECTORY] [--no-sanitizer]
 #   --hash      only prints the hash of the sources
 #   --binaries  deltaref-gpu and libdeltaref_gpu.so, built here or elsewhere (a static CUDA runtime makes them portable)
+#   --work      keeps what is finished; a later call with the same binaries goes on from there
 # No figure is written unless every check passed.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
-binaries=$here/../build/release out='' sanitizer=1
+binaries=$here/../build/release out='' work='' sanitizer=1
 while (($#)); do
   case $1 in
     --hash) exec "$here/hash.sh" ;;
     --binaries) binaries=$2 && shift ;;
     --out) out=$2 && shift ;;
+    --work) work=$2 && shift ;;
     --no-sanitizer) sanitizer=0 ;;
-    *) echo "evidence.sh: unknown option '$1'; expected --hash, --binaries, --out or --no-sanitizer" >&2 && exit 2 ;;
+    *) echo "evidence.sh: unknown option '$1'; expected --hash, --binaries, --out, --work or --no-sanitizer" >&2 && exit 2 ;;
   esac
   shift
 done
@@ -24,8 +26,14 @@ if [[ -z $program || -z $library ]]; then
   echo "evidence.sh: no deltaref-gpu and libdeltaref_gpu.so under $binaries; build them first" >&2
   exit 2
 fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+if [[ -n $work ]]; then mkdir -p "$work"; else
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+fi
+# A stage is finished for these binaries and for no others.
+stamp=$(cat "$program" "$library" | sha256sum)
+finished() { [[ $(cat "$work/$1.finished" 2>/dev/null) == "$stamp" ]]; }
+finish() { echo "$stamp" >"$work/$1.finished"; }
 
 python=$(command -v python3 || true)
 [[ -n $python ]] && "$python" -c 'import torch' 2>/dev/null || python=
@@ -40,6 +48,10 @@ fi
 tools=() sanitizers=()
 if ((sanitizer)) && command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck initcheck; do
+    if finished "$tool"; then
+      tools+=("$tool=passed")
+      continue
+    fi
     compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" --quick >"$work/$tool.log" 2>&1 &
     sanitizers+=("$tool=$!")
   done
@@ -47,13 +59,16 @@ else
   echo "compute-sanitizer: not run"
 fi
 status=0
-"$program" --out "$work/checks.json" || status=$?
-((status != 2)) || exit 2 # the program has said why nothing can run here
+if ! finished checks; then
+  "$program" --out "$work/checks.json" || status=$?
+  ((status != 2)) || exit 2 # the program has said why nothing can run here
+  ((status)) || finish checks
+fi
 for started in "${sanitizers[@]}"; do
   tool=${started%=*}
   if wait "${started#*=}"; then
     echo "compute-sanitizer $tool: clean"
-    tools+=("$tool=passed")
+    tools+=("$tool=passed") && finish "$tool"
   else
     echo "compute-sanitizer $tool: not clean"
     grep -m 20 -E '=========|FAIL' "$work/$tool.log" || true
@@ -70,7 +85,10 @@ if [[ -z $python ]]; then
   exit 0
 fi
 [[ -z $peers ]] || wait "$peers" || true # what failed there fails again where it is timed, and is said
-"$python" "$here/bench/bench.py" "$library" --out "$work/bench.json"
+if ! finished bench; then
+  "$python" "$here/bench/bench.py" "$library" --out "$work/bench.json"
+  finish bench
+fi
 commit=$(git -C "$here" rev-parse --short=12 HEAD 2>/dev/null || cat "$binaries/commit" 2>/dev/null || echo unknown)
 "$python" "$here/bench/assemble.py" "$work/checks.json" "$work/bench.json" "$("$here/hash.sh")" "$commit" \
   "${out:-$here/evidence}" "${tools[@]}"
