@@ -191,7 +191,7 @@ std::string device_section(const Json& e, const std::string& hash) {
 std::string gpu_page(const fs::path& root) {
   std::string page =
       "# Kernels on a GPU {#gpu_figures}\n\n"
-      "Made from the evidence that `./run gpu` leaves behind in `gpu/evidence`; nothing here was written by hand. A "
+      "Made from the evidence that `./run gpu` leaves behind in `gpu/evidence`; no table here was written by hand. A "
       "figure "
       "is recorded only from a run in which no check failed. What each version changed and what that taught is told in "
       "`gpu/NOTES.md`, and \\ref hopper \"how the newest one works\" on a page of its own.\n\n";
