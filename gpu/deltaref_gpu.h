@@ -55,8 +55,8 @@ typedef enum {
   DELTAREF_V3 = 3, /**< the chunk form as it is written, in shared memory */
   DELTAREF_V4 = 4, /**< the chunk form on tensor cores, in two stages */
   DELTAREF_V5 = 5, /**< the chunk form with Hopper's instructions, a head to a cluster of blocks */
-  /** The same for few heads: a sequence in segments that are walked at the same time. Needs d_k = d_v; asked for by name
-   * with segments = 0, it refuses where a cut does not pay. */
+  /** The same for few heads: a sequence in segments that are walked at the same time. Needs d_k = d_v; asked for by
+   * name with segments = 0, it refuses where a cut does not pay. */
   DELTAREF_V6 = 6,
   DELTAREF_NEWEST = DELTAREF_V6
 } deltaref_version;
@@ -88,12 +88,12 @@ typedef struct {
   int32_t rule, dtype, gate, state_layout;
   int32_t version;             /**< deltaref_version */
   int32_t qk_l2norm;           /**< 1: q and k are divided by sqrt(|.|^2 + l2norm_eps) first */
-  int32_t rows;                /**< rows of S a block owns; 0: chosen. v4: 16, 32, 64; v5, v6: 64, 128. Changes no bit of
-                                  a version with given segments; where those are chosen, it has a say */
+  int32_t rows;                /**< rows of S a block owns; 0: chosen. v4: 16, 32, 64; v5, v6: 64, 128. Changes no
+                                  bit of a version with given segments; where those are chosen, it has a say */
   int32_t segments;            /**< of a sequence; 0: chosen, which may be 1; 1: never cut; 2 to 64: v6, or UNSUPPORTED,
-                                  with 4 d^2 (2 segments - 3) bytes of workspace a head and sequence, however short those
-                                  are. Changes bits, within rounding: where it is chosen, more tokens, sequences or
-                                  heads, other rows or another device may do so; 1, or a number, fixes it */
+                                  with 4 d^2 (2 segments - 3) bytes of workspace a head and sequence, however short
+                                  those are. Changes bits, within rounding: where it is chosen, more tokens, sequences
+                                  or heads, other rows or another device may do so; 1, or a number, fixes it */
   int64_t B, T, H, HV;         /**< value head j uses key head j / (HV / H) */
   int64_t d_k, d_v;
   int64_t sequences;           /**< with cu_seqlens: their number N; else ignored, N = B */
