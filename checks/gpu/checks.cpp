@@ -116,18 +116,16 @@ void work(const Job& job, const Selection& what, const Report& report) {
         const Call call = c.call(version, dtype, segments);
         if (version >= DELTAREF_V6) judge_beside_v5(c, model, call, report);
         if (segments == 2) continue;  // which is v5, bit by bit
-        if (segments == kMoreThanChunks && !baseline) continue;
         judge_outputs(c, model, call, report);
         if (version == DELTAREF_V1 && wide && numbers <= kTraced) judge_tokens(c, model, call, report);
         if (version == DELTAREF_V3 && wide && numbers <= kTraced) judge_chunks(c, model, call, report);
         if (tensor_cores && numbers <= 4 * kTraced && segments < kMoreThanChunks) judge_chunks(c, model, call, report);
-        if (version >= DELTAREF_V5 && !what.quick) judge_agreement(c, model, call, report);
+        if (version >= DELTAREF_V5) judge_agreement(c, model, call, report);
         for (auto* variant : {&in_log, &normalised}) {
           if (!*variant) continue;
           auto& [other, expected] = **variant;
           judge_outputs(other, expected, other.call(version, dtype, segments), report);
-          if (version >= DELTAREF_V5 && !what.quick)
-            judge_agreement(other, expected, other.call(version, dtype, segments), report);
+          if (version >= DELTAREF_V5) judge_agreement(other, expected, other.call(version, dtype, segments), report);
         }
         if (laws && (tensor_cores || dtype == DELTAREF_FP32) && segments < kMoreThanChunks) judge_laws(c, call, report);
       }

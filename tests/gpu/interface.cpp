@@ -409,10 +409,9 @@ TEST(Sentences, WithoutADeviceTheyAreWordsAndNotACode) {
   }
 }
 
-/// The evidence belongs to the sources as they are: changing a kernel asks for a new run on a GPU. Until there is one,
-/// the file says itself what it is not about, for exactly these sources: the page of the figures then warns and quotes
-/// it.
-TEST(Evidence, BelongsToTheseSourcesOrSaysWhy) {
+/// The evidence belongs to the sources as they are: changing a kernel asks for a new run on a GPU.
+/// What belongs to earlier sources has a folder of its own.
+TEST(Evidence, BelongsToTheseSources) {
   const std::filesystem::path folder = DELTAREF_GPU_SOURCES;
   std::array<char, 65> now{};
   FILE* const pipe = popen(("'" + (folder / "hash.sh").string() + "'").c_str(), "r");
@@ -426,12 +425,8 @@ TEST(Evidence, BelongsToTheseSourcesOrSaysWhy) {
     ++files;
     std::ifstream in(file.path());
     const auto evidence = nlohmann::json::parse(in);
-    if (evidence.at("sources_sha256") != now.data()) {
-      EXPECT_EQ(evidence.value("outdated_for", ""), now.data())
-          << file.path().filename() << " was measured on other sources: run ./run gpu on that device again, or say in "
-          << "outdated_for (" << now.data() << ") and note what has changed";
-      EXPECT_NE(evidence.value("note", ""), "");
-    }
+    EXPECT_EQ(evidence.at("sources_sha256"), now.data())
+        << file.path().filename() << " was measured on other sources: run ./run gpu on that device again";
     EXPECT_FALSE(evidence.at("checks").empty());
     for (const auto& row : evidence.at("checks")) EXPECT_NE(row.at("verdict"), "failed");
   }
