@@ -8,6 +8,7 @@ import argparse
 import ctypes
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -255,10 +256,12 @@ def accuracy(kernels, peers):
 
 
 def compile_peers(library, heads):
-    """FLA compiles and tunes each operation for each number of heads, a minute each: all at once, before anything is timed.
-    What they compile is kept on disk."""
+    """FLA compiles each operation for each number of heads, a minute each: all at once, before anything is timed. What is
+    compiled is kept on disk; what is tuned is not, for others use the device meanwhile: it is tuned again where it is timed."""
     wanted = [("gated_delta", h) for h in heads] + [(rule, 16) for rule in ("delta", "mamba2", "kda") if 16 in heads]
-    started = [subprocess.Popen([sys.executable, __file__, library, "--compile-peer", f"{rule},{h}"]) for rule, h in wanted]
+    untuned = os.environ | {"FLA_CACHE_RESULTS": "0"}
+    started = [subprocess.Popen([sys.executable, __file__, library, "--compile-peer", f"{rule},{h}"], env=untuned)
+               for rule, h in wanted]
     for process in started:
         process.wait()
 
