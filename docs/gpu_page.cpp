@@ -196,10 +196,9 @@ std::string gpu_page(const fs::path& root) {
       "is recorded only from a run in which no check failed. What each version changed and what that taught is told in "
       "`gpu/NOTES.md`, and \\ref hopper \"how the newest one works\" on a page of its own.\n\n";
   std::vector<fs::path> files;
-  for (const char* folder : {"gpu/evidence", "gpu/evidence/earlier"})  // the second belongs to other sources
-    if (fs::exists(root / folder))
-      for (const auto& entry : fs::directory_iterator(root / folder))
-        if (entry.path().extension() == ".json") files.push_back(entry.path());
+  if (const fs::path folder = root / "gpu/evidence"; fs::exists(folder))
+    for (const auto& entry : fs::directory_iterator(folder))
+      if (entry.path().extension() == ".json") files.push_back(entry.path());
   if (files.empty()) return page + "No device has been measured yet.\n";
   std::ranges::sort(files);
   const std::string hash = hash_of_sources(root);
