@@ -46,7 +46,8 @@ struct Numbers {
   float beta[kChunk], lambda[kChunk];  ///< 0 beyond the end
   float read[kChunk];  ///< -gamma_j c (and the norm of k_j): the columns of A times these give -W from X
   float key_norm[kChunk], query_norm[kChunk];
-  float columns[4][kChunk];  ///< for each warp: beta_j times the decay from token j to the warp's first
+  float since[kChunk];       ///< the decay from the first token of i's block of 16 to i
+  float columns[3][kChunk];  ///< for blocks 1, 2, 3: beta_j times the decay from token j to the block's first
 
   /// The decay from token j to token i.
   __device__ float decay(int i, int j) const { return power_of_two((high[i] - high[j]) + (low[i] - low[j])); }
@@ -88,7 +89,7 @@ template <int D> struct TeamShared {
   static constexpr int kLoaded = 0, kEmptied = 8, kDone = 16, kReusable = 24, kOpened = 32, kRestOpened = 40,
                        kLanded = 48, kBarriers = 64;
   static constexpr int kKeys = D / 64 * kTileBytes, kTwoTiles = 2 * kTileBytes;
-  static constexpr int kKey = 0, kQuery = kTwoTiles;                 ///< -A D_a over one of them: two tiles at any D
+  static constexpr int kKey = 0, kQuery = kTwoTiles;                 ///< blocks of -A D_a over one of them
   static constexpr int kSolve = 2 * kTwoTiles;                       ///< six blocks of L, ten of A
   static constexpr int kW = 3 * kTwoTiles - kKeys, kT = kW + kKeys;  ///< -W over them, T behind it
   static constexpr int kP = kT + kTileBytes;

@@ -125,18 +125,12 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   /// neither of which exceeds 1.
   __device__ void score(const float (&XK)[32], const float (&QK)[32], const Walk& x, float* diagonal) const {
     const float scale = static_cast<float>(a.scale), reads = a.reads_key ? 1 : 0;
-#pragma unroll 1
-    for (int j = static_cast<int>(lane); j < first; j += 32) of.columns[warp][j] = of.decay(first, j) * of.beta[j];
-    float2 G[2];                         // of the lane's rows: rounded, and the rest
     float late_output[2], late_read[2];  // a row's factor of P and of L, times the decay from the block's first token
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int i = first + g + 8 * h;
-      const float fall = of.decay(i, first);
-      G[h] = make_float2(of.high[i], of.low[i]);
+      const float fall = of.since[first + g + 8 * h];
       late_output[h] = fall * scale, late_read[h] = fall * reads;
     }
-    __syncwarp();
     float own_XK[8], own_QK[8];
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -145,7 +139,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
         std::uint32_t packed[4];
 #pragma unroll
         for (int e = 0; e < 8; e += 2) {
-          const float2 c = two(of.columns[warp] + 16 * k + e / 4 * 8 + 2 * t);
+          const float2 c = two(of.columns[warp - 1] + 16 * k + e / 4 * 8 + 2 * t);
           const float output = late_output[e / 2 % 2], read = late_read[e / 2 % 2];
           P[e] = c.x * output * QK[8 * k + e], P[e + 1] = c.y * output * QK[8 * k + e + 1];
           L[e] = c.x * read * XK[8 * k + e], L[e + 1] = c.y * read * XK[8 * k + e + 1];
@@ -160,11 +154,12 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       }
       if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, warp, k, k < warp ? L : nullptr);
     }
-    float2 high[2], low[2], beta[2];
+    float2 high[2], low[2], beta[2], G[2];  // G: of the lane's rows, rounded, and the rest
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
       const int j = first + 8 * m + 2 * t;
       high[m] = two(of.high + j), low[m] = two(of.low + j), beta[m] = two(of.beta + j);
+      G[m] = make_float2(of.high[first + g + 8 * m], of.low[first + g + 8 * m]);
     }
     float P[8], L[8];
     std::uint32_t packed[4];
@@ -179,58 +174,48 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
 #pragma unroll
     for (int e = 0; e < 8; e += 2) {
       packed[e / 2] = pack<In>(P[e], P[e + 1]);
-      *reinterpret_cast<float2*>(diagonal + (g + e / 2 % 2 * 8) * 16 + e / 4 * 8 + 2 * t) = make_float2(L[e], L[e + 1]);
+      *reinterpret_cast<float2*>(diagonal + place(g + e / 2 % 2 * 8, e / 4 * 8 + 2 * t)) = make_float2(L[e], L[e + 1]);
     }
     store_block(Memory::kP, warp, warp, packed);
     if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, warp, warp, L);
     __syncwarp();
   }
 
-  /// to [8 x 8] = sign M N, of blocks of the warp's diagonal block; a lane has two numbers of it.
-  __device__ void multiply_small(float* to, const float* M, const float* N, float sign) const {
-    float2 sum{};
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const float m = M[g * 16 + j];
-      const float2 n = two(N + j * 16 + 2 * t);
-      sum.x += m * n.x, sum.y += m * n.y;
-    }
-    __syncwarp();
-    *reinterpret_cast<float2*>(to + g * 16 + 2 * t) = make_float2(sign * sum.x, sign * sum.y);
-    __syncwarp();
-  }
-  /// A = (I + L)^{-1} of the diagonal block in place, fp32. Its two diagonal 8 x 8 blocks by forward substitution, a
-  /// lane a column; then A_10 = -A_11 (L_10 A_00), by way of the upper right block, which is zero before and after.
+  /// Where the diagonal block has number (i, j), fp32: four neighbouring rows lie in different banks.
+  __device__ static int place(int i, int j) { return 16 * i + (j ^ ((i & 2) << 2)); }
+  /// A = (I + L)^{-1} of the diagonal block in place, by forward substitution: a lane has a column.
   __device__ void substitute(float* L) const {
-    constexpr int kDown = 8 * 16, kAlong = kDown + 8;  // to the 8 x 8 block below, and to the next on the diagonal
-    const unsigned c = lane % 8;
-    float* const own = L + lane / 8 % 2 * kAlong;
-    float column[8];
+    const int c = static_cast<int>(lane % 16);
+    float column[16];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      float sum = static_cast<unsigned>(i) == c ? 1.f : 0.f;
+    for (int i = 0; i < 16; ++i) {
+      float sum = i == c ? 1 : 0;
 #pragma unroll
-      for (int j = 0; j < i; ++j) sum -= own[i * 16 + j] * column[j];
+      for (int j = 0; j < i; j += 4) {
+        const float4 l = *reinterpret_cast<const float4*>(L + place(i, j));
+        sum -= l.x * column[j];
+        if (j + 1 < i) sum -= l.y * column[j + 1];
+        if (j + 2 < i) sum -= l.z * column[j + 2];
+        if (j + 3 < i) sum -= l.w * column[j + 3];
+      }
       column[i] = sum;
     }
     __syncwarp();
     if (lane < 16)
 #pragma unroll
-      for (int i = 0; i < 8; ++i) own[i * 16 + c] = column[i];
-    __syncwarp();
-#pragma unroll 1
-    for (int step = 0; step < 2; ++step)
-      multiply_small(step ? L + kDown : L + 8, step ? L + kAlong : L + kDown, step ? L + 8 : L, step ? -1.f : 1.f);
-    *reinterpret_cast<float2*>(L + 8 + g * 16 + 2 * t) = make_float2(0, 0);
+      for (int i = 0; i < 16; ++i) L[place(i, c)] = column[i];
     __syncwarp();
   }
 
-  /// Where blocks of L left of the diagonal are, and blocks of A; W comes to lie over them.
+  /// Where blocks of L left of the diagonal are, and blocks of A, W comes to lie over them; and blocks of -A D_a.
   __device__ std::uint32_t score_block(int i, int j) const {
     return at + Memory::kSolve + static_cast<unsigned>(i * (i - 1) / 2 + j) * kBlockBytes;
   }
   __device__ std::uint32_t inverse_block(int i, int j) const {
     return at + Memory::kSolve + static_cast<unsigned>(6 + i * (i + 1) / 2 + j) * kBlockBytes;
+  }
+  __device__ std::uint32_t reader_block(int i, int j) const {
+    return at + kReader + static_cast<unsigned>(i * (i + 1) / 2 + j) * kBlockBytes;
   }
   /// Block (i, j) of A as it is used: rounded, T; its columns scaled, a block of -A D_a.
   __device__ void use_block(int i, int j, const float (&left)[4], const float (&right)[4], const Walk& x) const {
@@ -240,7 +225,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     const float2 c = two(of.read + 16 * j + 2 * t), d = two(of.read + 16 * j + 2 * t + 8);
     const Pair scaled = split<In>({left[0] * c.x, left[1] * c.y, left[2] * c.x, left[3] * c.y},
                                   {right[0] * d.x, right[1] * d.y, right[2] * d.x, right[3] * d.y});
-    store_block(kReader, i, j, scaled.big), store_block(kReader + kTileBytes, i, j, scaled.small);
+    put_block(reader_block(i, j), scaled);
     if (Trace && a.trace.inverse) {
       const float row[8] = {left[0], left[1], left[2], left[3], right[0], right[1], right[2], right[3]};
       trace_block(a.trace.inverse, x, i, j, row);
@@ -257,7 +242,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     float left[4], right[4];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float2 l = two(diagonal + (g + 8 * h) * 16 + 2 * t), r = two(diagonal + (g + 8 * h) * 16 + 2 * t + 8);
+      const float2 l = two(diagonal + place(g + 8 * h, 2 * t)), r = two(diagonal + place(g + 8 * h, 2 * t + 8));
       left[2 * h] = l.x, left[2 * h + 1] = l.y, right[2 * h] = r.x, right[2 * h + 1] = r.y;
     }
     __syncwarp();
@@ -296,41 +281,37 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       if (works) put_block(inverse_block(i, j), split<bf16>(left, right));
       barrier();
     }
-#pragma unroll 1
-    for (int k = warp + 1; k < 4; ++k) {
-      const std::uint32_t zeros[4] = {};
-      for (int tile : {kReader, kReader + kTileBytes, int{Memory::kT}, int{Memory::kP}})
-        store_block(tile, warp, k, zeros);
-      if (Trace && a.trace.inverse) trace_block(a.trace.inverse, x, warp, k, nullptr);
-    }
+    if (Trace && a.trace.inverse)
+      for (int k = warp + 1; k < 4; ++k) trace_block(a.trace.inverse, x, warp, k, nullptr);
   }
 
-  /// -W = (-A D_a) X to shared memory.
+  /// -W = (-A D_a) X to shared memory. The warp's rows of -A D_a are a left operand in registers: as tiles, they would
+  /// be read by the products once for every 64 columns, and what bounds a producer is shared memory.
   __device__ void transform() const {
     const std::uint32_t tiles = place_of(at);
-    fence_shared();
     barrier();  // -A D_a is there, and nobody reads L and A any more
-#pragma unroll 1
-    for (int h = 0; h < D / 64; ++h) {
-      float W[32];
-      begin_products();
+    Pair reader[4] = {};
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        const std::uint64_t rows = rows_along_n(tiles, kRows + h * kTileBytes + 2048 * k, kTileBytes);
-        multiply_tiles_along_n<In>(W, rows_along_k(tiles, kReader + kTileBytes + 32 * k), rows, k > 0);
-        multiply_tiles_along_n<In>(W, rows_along_k(tiles, kReader + 32 * k), rows, 1);
-      }
-      commit_products();
-      wait_products<0>();
-      pin(W);
-      if (h + 1 == D / 64 && lane == 0) arrive(barriers + Memory::kEmptied);
+    for (int k = 0; k < 4; ++k)
+      if (k <= warp) reader[k] = get_block(reader_block(warp, k));
+    float W[D / 2];
+    begin_products();
 #pragma unroll
-      for (int m = 0; m < 4; ++m) {
-        std::uint32_t packed[4];
+    for (int k = 0; k < 4; ++k) {
+      const std::uint64_t rows = rows_along_n(tiles, kRows + 2048 * k, kTileBytes);
+      multiply_along_n<In>(W, reader[k].small, rows, k > 0);
+      multiply_along_n<In>(W, reader[k].big, rows);
+    }
+    commit_products();
+    wait_products<0>();
+    pin(W);
+    if (lane == 0) arrive(barriers + Memory::kEmptied);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) packed[i] = pack<In>(W[8 * m + 2 * i], W[8 * m + 2 * i + 1]);
-        store_block(Memory::kW + h * kTileBytes, warp, m, packed);
-      }
+    for (int m = 0; m < D / 16; ++m) {
+      std::uint32_t packed[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) packed[i] = pack<In>(W[8 * m + 2 * i], W[8 * m + 2 * i + 1]);
+      store_block(Memory::kW + m / 4 * kTileBytes, warp, m % 4, packed);
     }
   }
   /// All of it for one chunk.
@@ -394,6 +375,9 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
 template <class In, int D, bool Lambda, bool Trace>
 __device__ void prepare_chunks(const Arguments& a, const Shape& shape, unsigned char* block, unsigned cluster,
                                int producer, int team) {
+  // T and P have no blocks right of the diagonal: zeros, and nobody writes there again.
+  clear_rows<128>(block + TeamShared<D>::memory(team) + TeamShared<D>::kT, 2, 0, threadIdx.x % 128);
+  team_barrier(1 + team);
   unsigned turn = 0;
   for (Walk x(a, shape, cluster, producer + shape.producers * team); x.more(); x.advance(shape.producers * kTeams))
     Team<In, D, Lambda, Trace>{a, block, team, turn++}.prepare(x);
@@ -480,6 +464,14 @@ __device__ inline void take_numbers(const Arguments& a, const Walk& x, Numbers& 
     if (i == kChunk - 1) factors.gamma[0] = gamma;
     if (Trace && a.trace.gamma && x.outputs && i < x.count())
       static_cast<float*>(a.trace.gamma)[x.place(a, x.chunk) * kChunk + i] = gamma;
+  }
+  __syncwarp();
+#pragma unroll 1
+  for (int i = lane; i < kChunk; i += 32) to.since[i] = to.decay(i, i / 16 * 16);
+#pragma unroll 1
+  for (int n = lane; n < 96; n += 32) {  // 16, 32 and 48 columns
+    const int block = n < 16 ? 1 : n < 48 ? 2 : 3, j = n - (n < 16 ? 0 : n < 48 ? 16 : 48);
+    to.columns[block - 1][j] = to.decay(16 * block, j) * to.beta[j];
   }
 }
 
