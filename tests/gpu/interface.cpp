@@ -410,7 +410,6 @@ TEST(Sentences, WithoutADeviceTheyAreWordsAndNotACode) {
 }
 
 /// The evidence belongs to the sources as they are: changing a kernel asks for a new run on a GPU.
-/// What belongs to earlier sources has a folder of its own.
 TEST(Evidence, BelongsToTheseSources) {
   const std::filesystem::path folder = DELTAREF_GPU_SOURCES;
   std::array<char, 65> now{};
