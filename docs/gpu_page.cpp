@@ -142,6 +142,9 @@ std::string checks(const Json& evidence) {
     cells.push_back(n.worst > 0 ? number(n.worst, "%.2f") : ""), cells.push_back(n.at.empty() ? "" : "`" + n.at + "`");
     s += row(cells);
   }
+  s += "\n";
+  for (const auto& [reason, count] : evidence.value("not_judged", Json::object()).items())
+    s += "- " + count.dump() + " comparisons not judged: " + reason + "\n";
   return s + "\n";
 }
 
@@ -163,6 +166,7 @@ std::string device_section(const Json& e, const std::string& hash) {
        row({"sources", "`" + e.at("sources_sha256").get<std::string>().substr(0, 16) + "`"}) +
        row({"copy, device to device", number(copy, "%.2f") + " TB/s"}) +
        row({"matrix product, bf16", number(flops, "%.0f") + " TFLOP/s"});
+  for (const auto& [what, version] : e.value("versions", Json::object()).items()) s += row({what, version});
   for (const auto& [tool, verdict] : e.at("sanitizer").items()) s += row({"`compute-sanitizer` " + tool, verdict});
   s += "\n";
   if (const std::string note = e.value("note", ""); !note.empty()) s += note + "\n\n";

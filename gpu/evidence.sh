@@ -26,10 +26,10 @@ if [[ -z $program || -z $library ]]; then
   echo "evidence.sh: no deltaref-gpu and libdeltaref_gpu.so under $binaries; build them first" >&2
   exit 2
 fi
-if [[ -n $work ]]; then mkdir -p "$work"; else
-  work=$(mktemp -d)
-  trap 'rm -rf "$work"' EXIT
-fi
+own=''
+if [[ -n $work ]]; then mkdir -p "$work"; else own=$(mktemp -d) && work=$own; fi
+# What runs beside ends with this, however it ends.
+trap 'kill $(jobs -p) 2>/dev/null || true; [[ -z $own ]] || rm -rf "$own"' EXIT
 # A stage is finished for these binaries and for no others.
 stamp=$(cat "$program" "$library" | sha256sum)
 finished() { [[ $(cat "$work/$1.finished" 2>/dev/null) == "$stamp" ]]; }

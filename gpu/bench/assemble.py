@@ -12,11 +12,12 @@ if not rows or any(r["verdict"] == "failed" for r in rows):
     sys.exit("assemble.py: a check failed or none ran; no evidence is written")
 
 # The rows of one kernel, rule, family, shape and type are one entry: its worst ratio, and how many were compared.
-worst = {}
+worst, not_judged = {}, {}
 for r in rows:
     key = tuple(r[k] for k in ("kernel", "rule", "family", "shape", "dtype"))
     w = worst.setdefault(key, {"ratio": 0.0, "verdict": r["verdict"], "compared": 0})
     if r["verdict"] in ("untrusted", "skipped"):
+        not_judged[r["reason"]] = not_judged.get(r["reason"], 0) + 1
         continue
     w["compared"] += 1
     w["ratio"] = max(w["ratio"], r["ratio"])
@@ -32,8 +33,8 @@ for row in measured["accuracy"]:  # JSON has no infinity
             row[who] = "not finite"
 evidence = {
     "device": measured["device"], "driver": measured["driver"], "commit": commit, "sources_sha256": sources,
-    "note": note, "sanitizer": said, "ceilings": measured["ceilings"], "timings": measured["timings"],
-    "accuracy": measured["accuracy"],
+    "note": note, "versions": measured.get("versions", {}), "sanitizer": said, "ceilings": measured["ceilings"],
+    "not_judged": not_judged, "timings": measured["timings"], "accuracy": measured["accuracy"],
     "checks": [dict(zip(keys, k), ratio=float(f"{w['ratio']:.3g}"), verdict=w["verdict"], compared=w["compared"])
                for k, w in sorted(worst.items())],
 }

@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
+from importlib import metadata
 
 import torch
 
@@ -332,10 +333,10 @@ def timings(kernels, heads, quick, done):
     whole = kernels.newest(short)  # the newest that walks a sequence whole
     for T in (1 << 14, 1 << 16, 1 << 18, 1 << 20):  # time per token must not grow with the sequence
         row("gated_delta", (1, T, 2), whole, inputs("gated_delta", 1, T, 2, 2, 128, 128), {}, "long", repeats=5)
-    # As a program calls that has its stream; beside it what PyTorch takes to fill 64 numbers, and a synchronisation alone.
+    # Called as by a program that holds its stream; beside it a fill of 64 numbers by PyTorch, and a synchronisation alone.
     few = torch.empty(64, device="cuda")
     beside = {"on the device": milliseconds(kernels.call(short, whole)), "a fill": host_milliseconds(few.zero_),
-              "a fill, on the device": milliseconds(few.zero_), "nothing": host_milliseconds(lambda: None)}
+              "a fill, on the device": milliseconds(few.zero_), "a synchronisation": host_milliseconds(lambda: None)}
     row("gated_delta", (1, 128, 16), whole, short, beside, "host", repeats=200, clock=host_milliseconds, stream=0)
 
 
@@ -366,7 +367,9 @@ def main():
             print(f"FLA is not installed ({e}): no peer is timed", file=sys.stderr)
     name, driver = subprocess.check_output(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader", "--id=0"],
                                            text=True).strip().split(", ")
-    out = {"device": name, "driver": driver, "ceilings": ceilings()}
+    versions = {m: metadata.version(p) for m, p in (("PyTorch", "torch"), ("Triton", "triton"), ("FLA", "flash-linear-attention"))
+                if heads or m == "PyTorch"}
+    out = {"device": name, "driver": driver, "versions": versions, "ceilings": ceilings()}
 
     def write():
         if args.out:
