@@ -13,12 +13,13 @@ constexpr double kTold = 0.5;
 /// Three versions of the same numbers, over chunks and heads: a kernel's, its schedule's, and the exact ones.
 struct Agreement {
   double kernel_to_schedule = 0, exact_to_schedule = 0, exact = 0;  ///< sums of squares
-  double roundings = 0;                                             ///< that decide them
+  double roundings = 0, ties = 0;                                   ///< those that decide them, and ties among them
 
-  void add(const Mat<double>& from_kernel, const Mat<double>& from_schedule, const Mat<double>& want, double rounded) {
+  void add(const Mat<double>& from_kernel, const Mat<double>& from_schedule, const Mat<double>& want, double rounded,
+           double tied = 0) {
     kernel_to_schedule += (from_kernel - from_schedule).squaredNorm();
     exact_to_schedule += (want - from_schedule).squaredNorm();
-    exact += want.squaredNorm(), roundings += rounded;
+    exact += want.squaredNorm(), roundings += rounded, ties += tied;
   }
 
   double figure() const { return ratio_of(std::sqrt(kernel_to_schedule), std::sqrt(exact_to_schedule)); }
@@ -27,12 +28,15 @@ struct Agreement {
   /// that fall to the other side for it. Two numbers delta apart round to different neighbours with probability
   /// delta / ulp, and are then an ulp apart; a rounding errs by ulp / sqrt(12). An ulp is between u and 2 u of the
   /// number; with u for it the figure is an upper one, about
-  /// \f[ \sqrt{12\,(sums / u + 4 / n)}, \f]
+  /// \f[ \sqrt{12\,(\max(sums / u, ties / 2 n) + 4 / n)}, \f]
   /// sums being delta relative to the numbers, and 4 / n those few of n that flip however small their probability. Each
   /// number of o is one of them; what decides a state are the numbers of D_w E, as many as tokens have a share in it.
+  /// The probability supposes numbers spread evenly; products of numbers of few bits can lie in the middle between two
+  /// neighbours by the dozen, and of these ties half fall to either side.
   /// Independent roundings in the same places would make it sqrt(2), a single one in another place about 1/2.
   double expected_figure(double sums, const Format& f) const {
-    return std::sqrt(12 * (sums / f.unit() + 4 / std::max(1.0, roundings)));
+    const double n = std::max(1.0, roundings);
+    return std::sqrt(12 * (std::max(sums / f.unit(), ties / (2 * n)) + 4 / n));
   }
 
   Row judged(Row row, double sums, const Format& f) const {
@@ -47,11 +51,21 @@ struct Agreement {
   }
 };
 
-/// How many tokens the state at a chunk's end is made of, by their shares D_w: all of them without decay and with equal
-/// strengths, one with strong gates.
-double share_holders(const Vec<double>& write) {
-  const double squares = write.squaredNorm(), fourth = write.array().square().square().sum();
-  return fourth > 0 ? squares * squares / fourth : 0;
+/// What a token counts among those that the state at a chunk's end is made of, by its share D_w: 1 where there is no
+/// decay and strengths are equal. The sum is how many they are: all of them there, one with strong gates.
+Vec<double> counted(const Vec<double>& write) {
+  const Vec<double> squares = write.cwiseAbs2();
+  const double fourth = squares.squaredNorm();
+  return fourth > 0 ? Vec<double>(squares * (squares.sum() / fourth)) : Vec<double>::Zero(write.size());
+}
+
+/// How many numbers of each row lie in the middle between two neighbours, to within what sums make of them.
+Vec<double> ties(const Mat<double>& M, double sums, const Format& f) {
+  const auto tied = [&](double x) {
+    const double y = f.round(x), other = f.round(x + (x - y) * 1.5);  // across the middle
+    return x != y && std::abs(2 * x - (y + other)) <= 2 * sums * std::abs(x) ? 1. : 0.;
+  };
+  return M.unaryExpr(tied).rowwise().sum();
 }
 
 /// The chunks that start from a state that no trace shows. A segment of v6 starts from S_s M_s + N_s, which is the
@@ -67,10 +81,14 @@ std::set<Index> starts_unseen(Index n, Index segments) {
 }  // namespace
 
 void judge_agreement(const Case& c, Model& model, const Call& call, const Report& report) {
-  const Answer got = run_on_device(c.rule.info, c.given, with_trace(call));
+  judge_agreement(c, model, call, run_on_device(c.rule.info, c.given, with_trace(call)), report);
+}
+
+void judge_agreement(const Case& c, Model& model, const Call& call, const Answer& got, const Report& report) {
   if (!model.outside(got.plan, call.dtype).empty() || !got.traces.contains("S")) return;
   const SixteenBits round{format_of(call.dtype)};
   const Shape& z = c.shape();
+  const Expected sums = model.sums();
   Agreement o, state, all_o, all_states;
   for (Index n = 0; n < z.sequences(); ++n)
     for (Index h = 0; h < z.HV && z.length(n) > 0; ++h) {
@@ -94,12 +112,13 @@ void judge_agreement(const Case& c, Model& model, const Call& call, const Report
         const Mat<double> E = errors(S, p, p.V, round), E_exact = errors(S, e, e.V, Exact{});
         o.add(own.O.middleRows(begin, p.Q.rows()), outputs(S, p, E, round), outputs(S, e, E_exact, Exact{}),
               static_cast<double>(p.Q.rows() * z.d_v));
+        const Vec<double> tokens = counted(e.write);
         state.add(S_next, next_state(S, p, E, round), next_state(S, e, E_exact, Exact{}),
-                  static_cast<double>(z.d_v) * share_holders(e.write));
+                  static_cast<double>(z.d_v) * tokens.sum(),
+                  tokens.dot(ties(p.write.asDiagonal() * E, sums.state, round.format)));
         S = S_next;
       }
     }
-  const Expected sums = model.sums();
   const auto tell = [&](const std::string& what, const Agreement& by_chunk, const Agreement& whole, double sum) {
     Row row = by_chunk.judged(c.row(call, what + ": agreement with the schedule"), sum, round.format);
     if (!row.figures.empty()) row.figures["kernel_to_schedule_whole"] = whole.figure();

@@ -21,8 +21,10 @@ void judge_tokens(const Case& c, Model& model, const Call& call, const Report& r
 /// v3 and newer: every matrix that the derivation of the chunk form names.
 void judge_chunks(const Case& c, Model& model, const Call& call, const Report& report);
 
-/// v5 and newer: how much closer the kernel is to its schedule than to the exact result.
+/// v5 and newer: how much closer the kernel is to its schedule than to the exact result. The second is given the
+/// answer, with its traces.
 void judge_agreement(const Case& c, Model& model, const Call& call, const Report& report);
+void judge_agreement(const Case& c, Model& model, const Call& call, const Answer& got, const Report& report);
 
 /// A row judged by an error and what is allowed of it.
 Row judged(Row row, double error, double allowed);
