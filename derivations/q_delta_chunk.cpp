@@ -7,7 +7,8 @@ namespace delta {
 //
 //     Z = U~ - D_g W S^T,    S' = gamma_C S + Z^T K->,    O = D_g Q S^T + (H . Q K^T) Z.
 //
-// Printed versions have S for S^T, and the mask M for H. Each is run here beside the right one.
+// K-> is K, each row decayed on to the chunk's end (K_out). Printed versions have S for S^T, and the mask M for H. Each
+// is run here beside the right one.
 
 template <Ring T> void q_delta_chunk(Derivation<T>& d) {
   const Index L = d.size("L", 5, 40), d_k = d.size("d_k", 3, 24), d_v = d.size("d_v", 2, 20);
