@@ -145,7 +145,8 @@ std::string checks(const Json& evidence) {
     s += row(cells);
   }
   s += "\n";
-  for (const auto& [reason, count] : evidence.value("not_judged", Json::object()).items())
+  const Json not_judged = evidence.value("not_judged", Json::object());
+  for (const auto& [reason, count] : not_judged.items())
     s += "- " + count.dump() + " comparisons not judged: " + reason + "\n";
   return s + "\n";
 }
@@ -168,7 +169,8 @@ std::string device_section(const Json& e, const std::string& hash) {
        row({"sources", "`" + e.at("sources_sha256").get<std::string>().substr(0, 16) + "`"}) +
        row({"copy, device to device", number(copy, "%.2f") + " TB/s"}) +
        row({"matrix product, bf16", number(flops, "%.0f") + " TFLOP/s"});
-  for (const auto& [what, version] : e.value("versions", Json::object()).items()) s += row({what, version});
+  const Json versions = e.value("versions", Json::object());
+  for (const auto& [what, version] : versions.items()) s += row({what, version});
   for (const auto& [tool, verdict] : e.at("sanitizer").items()) s += row({"`compute-sanitizer` " + tool, verdict});
   s += "\n";
   if (const std::string note = e.value("note", ""); !note.empty()) s += note + "\n\n";
