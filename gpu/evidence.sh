@@ -11,6 +11,7 @@ here=$(dirname "$(readlink -f "$0")")
 binaries=$here/../build/release out='' work='' sanitizer=1
 while (($#)); do
   case $1 in
+    --binaries | --out | --work) (($# > 1)) || { echo "evidence.sh: $1 needs a path behind it" >&2 && exit 2; } ;;&
     --hash) exec "$here/hash.sh" ;;
     --binaries) binaries=$2 && shift ;;
     --out) out=$2 && shift ;;
@@ -20,7 +21,7 @@ while (($#)); do
   esac
   shift
 done
-find_one() { find "$binaries" -name "$1" -type f 2>/dev/null | head -n 1; }
+find_one() { find "$binaries" -name "$1" -type f 2>/dev/null | head -n 1 || true; }
 program=$(find_one deltaref-gpu) library=$(find_one libdeltaref_gpu.so)
 if [[ -z $program || -z $library ]]; then
   echo "evidence.sh: no deltaref-gpu and libdeltaref_gpu.so under $binaries; build them first" >&2

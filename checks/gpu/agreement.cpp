@@ -13,13 +13,15 @@ constexpr double kTold = 0.5;
 /// Three versions of the same numbers, over chunks and heads: a kernel's, its schedule's, and the exact ones.
 struct Agreement {
   double kernel_to_schedule = 0, exact_to_schedule = 0, exact = 0;  ///< sums of squares
-  double roundings = 0, ties = 0;                                   ///< those that decide them, and ties among them
+  double roundings = 0;                                             ///< that decide them
+  double beyond = 0, before = 0;                                    ///< how many of those are ties, by side
 
   void add(const Mat<double>& from_kernel, const Mat<double>& from_schedule, const Mat<double>& want, double rounded,
-           double tied = 0) {
+           double tied_beyond = 0, double tied_before = 0) {
     kernel_to_schedule += (from_kernel - from_schedule).squaredNorm();
     exact_to_schedule += (want - from_schedule).squaredNorm();
-    exact += want.squaredNorm(), roundings += rounded, ties += tied;
+    exact += want.squaredNorm(), roundings += rounded;
+    beyond += tied_beyond, before += tied_before;
   }
 
   double figure() const { return ratio_of(std::sqrt(kernel_to_schedule), std::sqrt(exact_to_schedule)); }
@@ -28,15 +30,16 @@ struct Agreement {
   /// that fall to the other side for it. Two numbers delta apart round to different neighbours with probability
   /// delta / ulp, and are then an ulp apart; a rounding errs by ulp / sqrt(12). An ulp is between u and 2 u of the
   /// number; with u for it the figure is an upper one, about
-  /// \f[ \sqrt{12\,(\max(sums / u, ties / 2 n) + 4 / n)}, \f]
+  /// \f[ \sqrt{12\,(\max(sums / u, ties / n) + 4 / n)}, \f]
   /// sums being delta relative to the numbers, and 4 / n those few of n that flip however small their probability. Each
   /// number of o is one of them; what decides a state are the numbers of D_w E, as many as tokens have a share in it.
   /// The probability supposes numbers spread evenly; products of numbers of few bits can lie in the middle between two
-  /// neighbours by the dozen, and of these ties half fall to either side.
+  /// neighbours by the dozen, and these ties may all fall to one side, for the factor of a token is wrong for all of
+  /// its numbers. They are counted on the side where more are; of numbers spread evenly that is sums / u at most.
   /// Independent roundings in the same places would make it sqrt(2), a single one in another place about 1/2.
   double expected_figure(double sums, const Format& f) const {
     const double n = std::max(1.0, roundings);
-    return std::sqrt(12 * (std::max(sums / f.unit(), ties / (2 * n)) + 4 / n));
+    return std::sqrt(12 * (std::max(sums / f.unit(), std::max(beyond, before) / n) + 4 / n));
   }
 
   Row judged(Row row, double sums, const Format& f) const {
@@ -59,11 +62,14 @@ Vec<double> counted(const Vec<double>& write) {
   return fourth > 0 ? Vec<double>(squares * (squares.sum() / fourth)) : Vec<double>::Zero(write.size());
 }
 
-/// How many numbers of each row lie in the middle between two neighbours, to within what sums make of them.
-Vec<double> ties(const Mat<double>& M, double sums, const Format& f) {
+/// How many numbers of each row lie on one side of the middle between two neighbours (1: beyond it, -1: before it), to
+/// within what sums make of them; those in the middle itself lie on both.
+Vec<double> ties(const Mat<double>& M, double sums, const Format& f, int side) {
+  constexpr double kMiddle = 1e-9;
   const auto tied = [&](double x) {
     const double y = f.round(x), other = f.round(x + (x - y) * 1.5);  // across the middle
-    return x != y && std::abs(2 * x - (y + other)) <= 2 * sums * std::abs(x) ? 1. : 0.;
+    const double beyond = side * (std::abs(x) - std::abs(y + other) / 2) / std::abs(x);
+    return x != y && beyond >= -kMiddle && beyond <= sums ? 1. : 0.;
   };
   return M.unaryExpr(tied).rowwise().sum();
 }
@@ -113,9 +119,10 @@ void judge_agreement(const Case& c, Model& model, const Call& call, const Answer
         o.add(own.O.middleRows(begin, p.Q.rows()), outputs(S, p, E, round), outputs(S, e, E_exact, Exact{}),
               static_cast<double>(p.Q.rows() * z.d_v));
         const Vec<double> tokens = counted(e.write);
+        const Mat<double> written = p.write.asDiagonal() * E;
         state.add(S_next, next_state(S, p, E, round), next_state(S, e, E_exact, Exact{}),
-                  static_cast<double>(z.d_v) * tokens.sum(),
-                  tokens.dot(ties(p.write.asDiagonal() * E, sums.state, round.format)));
+                  static_cast<double>(z.d_v) * tokens.sum(), tokens.dot(ties(written, sums.state, round.format, 1)),
+                  tokens.dot(ties(written, sums.state, round.format, -1)));
         S = S_next;
       }
     }
