@@ -14,14 +14,11 @@ constexpr double kTold = 0.5;
 struct Agreement {
   double kernel_to_schedule = 0, exact_to_schedule = 0, exact = 0;  ///< sums of squares
   double roundings = 0;                                             ///< that decide them
-  double beyond = 0, before = 0;                                    ///< how many of those are ties, by side
 
-  void add(const Mat<double>& from_kernel, const Mat<double>& from_schedule, const Mat<double>& want, double rounded,
-           double tied_beyond = 0, double tied_before = 0) {
+  void add(const Mat<double>& from_kernel, const Mat<double>& from_schedule, const Mat<double>& want, double rounded) {
     kernel_to_schedule += (from_kernel - from_schedule).squaredNorm();
     exact_to_schedule += (want - from_schedule).squaredNorm();
     exact += want.squaredNorm(), roundings += rounded;
-    beyond += tied_beyond, before += tied_before;
   }
 
   double figure() const { return ratio_of(std::sqrt(kernel_to_schedule), std::sqrt(exact_to_schedule)); }
@@ -30,16 +27,12 @@ struct Agreement {
   /// that fall to the other side for it. Two numbers delta apart round to different neighbours with probability
   /// delta / ulp, and are then an ulp apart; a rounding errs by ulp / sqrt(12). An ulp is between u and 2 u of the
   /// number; with u for it the figure is an upper one, about
-  /// \f[ \sqrt{12\,(\max(sums / u, ties / n) + 4 / n)}, \f]
+  /// \f[ \sqrt{12\,(sums / u + 4 / n)}, \f]
   /// sums being delta relative to the numbers, and 4 / n those few of n that flip however small their probability. Each
   /// number of o is one of them; what decides a state are the numbers of D_w E, as many as tokens have a share in it.
-  /// The probability supposes numbers spread evenly; products of numbers of few bits can lie in the middle between two
-  /// neighbours by the dozen, and these ties may all fall to one side, for the factor of a token is wrong for all of
-  /// its numbers. They are counted on the side where more are; of numbers spread evenly that is sums / u at most.
   /// Independent roundings in the same places would make it sqrt(2), a single one in another place about 1/2.
   double expected_figure(double sums, const Format& f) const {
-    const double n = std::max(1.0, roundings);
-    return std::sqrt(12 * (std::max(sums / f.unit(), std::max(beyond, before) / n) + 4 / n));
+    return std::sqrt(12 * (sums / f.unit() + 4 / std::max(1.0, roundings)));
   }
 
   Row judged(Row row, double sums, const Format& f) const {
@@ -54,24 +47,11 @@ struct Agreement {
   }
 };
 
-/// What a token counts among those that the state at a chunk's end is made of, by its share D_w: 1 where there is no
-/// decay and strengths are equal. The sum is how many they are: all of them there, one with strong gates.
-Vec<double> counted(const Vec<double>& write) {
-  const Vec<double> squares = write.cwiseAbs2();
-  const double fourth = squares.squaredNorm();
-  return fourth > 0 ? Vec<double>(squares * (squares.sum() / fourth)) : Vec<double>::Zero(write.size());
-}
-
-/// How many numbers of each row lie on one side of the middle between two neighbours (1: beyond it, -1: before it), to
-/// within what sums make of them; those in the middle itself lie on both.
-Vec<double> ties(const Mat<double>& M, double sums, const Format& f, int side) {
-  constexpr double kMiddle = 1e-9;
-  const auto tied = [&](double x) {
-    const double y = f.round(x), other = f.round(x + (x - y) * 1.5);  // across the middle
-    const double beyond = side * (std::abs(x) - std::abs(y + other) / 2) / std::abs(x);
-    return x != y && beyond >= -kMiddle && beyond <= sums ? 1. : 0.;
-  };
-  return M.unaryExpr(tied).rowwise().sum();
+/// How many tokens the state at a chunk's end is made of, by their shares D_w: all of them without decay and with equal
+/// strengths, one with strong gates.
+double share_holders(const Vec<double>& write) {
+  const double squares = write.squaredNorm(), fourth = write.array().square().square().sum();
+  return fourth > 0 ? squares * squares / fourth : 0;
 }
 
 /// The chunks that start from a state that no trace shows. A segment of v6 starts from S_s M_s + N_s, which is the
@@ -94,7 +74,6 @@ void judge_agreement(const Case& c, Model& model, const Call& call, const Answer
   if (!model.outside(got.plan, call.dtype).empty() || !got.traces.contains("S")) return;
   const SixteenBits round{format_of(call.dtype)};
   const Shape& z = c.shape();
-  const Expected sums = model.sums();
   Agreement o, state, all_o, all_states;
   for (Index n = 0; n < z.sequences(); ++n)
     for (Index h = 0; h < z.HV && z.length(n) > 0; ++h) {
@@ -118,14 +97,12 @@ void judge_agreement(const Case& c, Model& model, const Call& call, const Answer
         const Mat<double> E = errors(S, p, p.V, round), E_exact = errors(S, e, e.V, Exact{});
         o.add(own.O.middleRows(begin, p.Q.rows()), outputs(S, p, E, round), outputs(S, e, E_exact, Exact{}),
               static_cast<double>(p.Q.rows() * z.d_v));
-        const Vec<double> tokens = counted(e.write);
-        const Mat<double> written = p.write.asDiagonal() * E;
         state.add(S_next, next_state(S, p, E, round), next_state(S, e, E_exact, Exact{}),
-                  static_cast<double>(z.d_v) * tokens.sum(), tokens.dot(ties(written, sums.state, round.format, 1)),
-                  tokens.dot(ties(written, sums.state, round.format, -1)));
+                  static_cast<double>(z.d_v) * share_holders(e.write));
         S = S_next;
       }
     }
+  const Expected sums = model.sums();
   const auto tell = [&](const std::string& what, const Agreement& by_chunk, const Agreement& whole, double sum) {
     Row row = by_chunk.judged(c.row(call, what + ": agreement with the schedule"), sum, round.format);
     if (!row.figures.empty()) row.figures["kernel_to_schedule_whole"] = whole.figure();
