@@ -25,7 +25,8 @@ __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& s
   const std::uint32_t at = shared_address(memory), tail = at + Memory::kTail;
   Ring ring;
   Preparer by;
-  for (Walk x(a, shape, cluster, 0); x.more(); x.advance(1), ring.next(shape.depth), by.next(shape)) {
+  int steps = 0;
+  for (Walk x(a, shape, cluster); x.step(steps); steps = 1, ring.next(shape.depth), by.next(shape)) {
     const std::uint32_t full = at + Memory::kFull + 8 * ring.stage, sent = at + Memory::kSent + 8 * ring.stage;
     const int offset = Memory::stages(shape.warpgroups) + ring.stage * Memory::stage(shape.warpgroups);
     const std::uint32_t stage = at + offset;
@@ -81,7 +82,8 @@ __device__ void acknowledge(const Arguments& a, const Shape& shape, unsigned cha
   const std::uint32_t at = shared_address(memory);
   Ring ring;
   Preparer by;
-  for (Walk x(a, shape, cluster, 0); x.more(); x.advance(1), ring.next(shape.depth), by.next(shape)) {
+  int steps = 0;
+  for (Walk x(a, shape, cluster); x.step(steps); steps = 1, ring.next(shape.depth), by.next(shape)) {
     wait(at + Memory::kSent + 8 * ring.stage, ring.round & 1);
     arrive_there(in_block(by.block(shape), at + TeamShared<D>::barriers(by.team) + TeamShared<D>::kLanded));
     if (threadIdx.x % 32 == 0) arrive(at + Memory::kFree + 8 * ring.stage);
@@ -143,17 +145,13 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
       const std::uint32_t factors = at + Memory::kFactors + ring.stage * static_cast<int>(sizeof(Factors));
       wait(at + Memory::kFull + 8 * ring.stage, ring.round & 1);
       wait(at + Memory::kSent + 8 * ring.stage, ring.round & 1);
-      std::uint32_t V[16];  // V^T, a left operand
-#pragma unroll
-      for (int j = 0; j < 8; j += 2)
-        load_matrices_transposed(reinterpret_cast<std::uint32_t(&)[4]>(V[2 * j]),
-                                 at + stage + Memory::kValue + group * kTileBytes +
-                                     swizzled<128>(8 * (j + matrix / 2) + r, 2 * warp + matrix % 2));
       float E[32], O[32];  // [64 x 64 tokens]; what lies at kW is -W, for products only add
-      pin(left), pin(V);
+      pin(left);
       begin_products();
 #pragma unroll
-      for (int k = 0; k < 4; ++k) multiply<In>(E, V + 4 * k, rows_along_k(tiles, Memory::kT + 32 * k), k > 0);
+      for (int k = 0; k < 4; ++k)
+        multiply_columns<In>(E, rows_along_n(tiles, Memory::kValue + group * kTileBytes + 2048 * k, kTileBytes),
+                             rows_along_k(tiles, Memory::kT + 32 * k), k > 0);
 #pragma unroll
       for (int k = 0; k < D / 16; ++k)
         multiply<In>(E, left + 4 * k, rows_along_k(tiles, Memory::kW + k / 4 * kTileBytes + k % 4 * 32));

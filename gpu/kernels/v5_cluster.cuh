@@ -192,26 +192,18 @@ __device__ inline Part find_part(const Arguments& a, const Shape& shape, unsigne
 struct Walk : Part {
   const Arguments& a;
   const Shape& shape;
-  unsigned number;  ///< of the part
-  int chunk;        ///< of the part
+  unsigned next;  ///< the number of the part after this one
+  int chunk = 0;  ///< of the part
 
-  __device__ Walk(const Arguments& arguments, const Shape& s, unsigned first, int skip)
-      : a(arguments), shape(s), number(first), chunk(skip) {
-    find();
-  }
-  __device__ bool more() const { return number < shape.parts; }
-  __device__ void find() {
-    for (; more(); number += shape.clusters, chunk -= chunks) {
-      static_cast<Part&>(*this) = find_part(a, shape, number);
-      if (chunk < chunks) return;
+  __device__ Walk(const Arguments& arguments, const Shape& s, unsigned first) : a(arguments), shape(s), next(first) {}
+  /// So many chunks on, from before the first; is there one?
+  __device__ bool step(int chunks_on) {
+    for (chunk += chunks_on; chunk >= chunks; next += shape.clusters) {
+      if (next >= shape.parts) return false;
+      chunk -= chunks;
+      static_cast<Part&>(*this) = find_part(a, shape, next);
     }
-  }
-  /// Steps over so many chunks.
-  __device__ void advance(int steps) {
-    chunk += steps;
-    if (chunk < chunks) return;
-    chunk -= chunks, number += shape.clusters;
-    find();
+    return true;
   }
   __device__ int token() const { return begin + chunk * kChunk; }                     ///< of the chunk's first row
   __device__ int count() const { return min(length - kChunk * chunk, int{kChunk}); }  ///< tokens of the chunk

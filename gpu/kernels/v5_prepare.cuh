@@ -145,7 +145,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
           L[e] = c.x * read * XK[8 * k + e], L[e + 1] = c.y * read * XK[8 * k + e + 1];
           packed[e / 2] = pack<In>(P[e], P[e + 1]);
         }
-        put_block(score_block(warp, k),
+        put_block(solve_block(warp, k),
                   split<__nv_bfloat16>(reinterpret_cast<float(&)[4]>(L[0]), reinterpret_cast<float(&)[4]>(L[4])));
         store_block(Memory::kP, warp, k, packed);
       } else if (k == warp) {
@@ -207,12 +207,12 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     __syncwarp();
   }
 
-  /// Where blocks of L left of the diagonal are, and blocks of A, W comes to lie over them; and blocks of -A D_a.
-  __device__ std::uint32_t score_block(int i, int j) const {
-    return at + Memory::kSolve + static_cast<unsigned>(i * (i - 1) / 2 + j) * kBlockBytes;
+  /// Where block (i, j) of L is, whose place A's takes; two more; and of -A D_a. W comes to lie over the first two.
+  __device__ std::uint32_t solve_block(int i, int j) const {
+    return at + Memory::kSolve + static_cast<unsigned>(i * (i + 1) / 2 + j) * kBlockBytes;
   }
-  __device__ std::uint32_t inverse_block(int i, int j) const {
-    return at + Memory::kSolve + static_cast<unsigned>(6 + i * (i + 1) / 2 + j) * kBlockBytes;
+  __device__ std::uint32_t block_between(int i) const {
+    return at + Memory::kSolve + static_cast<unsigned>(10 + i) * kBlockBytes;
   }
   __device__ std::uint32_t reader_block(int i, int j) const {
     return at + kReader + static_cast<unsigned>(i * (i + 1) / 2 + j) * kBlockBytes;
@@ -238,7 +238,6 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   /// of L appears: for repeated keys those reach 4.65e17. \formula{F38}
   __device__ void invert(const float* diagonal, const Walk& x) const {
     using bf16 = __nv_bfloat16;
-    int i = warp, j = warp;  // the warp's block
     float left[4], right[4];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -246,41 +245,38 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       left[2 * h] = l.x, left[2 * h + 1] = l.y, right[2 * h] = r.x, right[2 * h + 1] = r.y;
     }
     __syncwarp();
-    put_block(inverse_block(i, j), split<bf16>(left, right));
+    Pair own = split<bf16>(left, right);
+    put_block(solve_block(warp, warp), own);
     barrier();  // and whatever gives way to -A D_a is used up
-    bool works = true;
-#pragma unroll 1
-    for (int half = 1;; half *= 2) {
-      if (works) use_block(i, j, left, right, x);
-      if (half == 4) break;
-      works = half == 2 || warp % 2 == 1;
-      i = half == 1 ? warp : 2 + warp / 2, j = half == 1 ? warp - 1 : warp % 2;
-      const int middle = half == 1 ? warp : 2;  // the first row of A_22
-      auto clear = [&] {
+    use_block(warp, warp, left, right, x);
+    const auto clear = [&] {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) left[e] = right[e] = 0;
-      };
-      if (works) {
-        clear();
-#pragma unroll 1
-        for (int k = middle; k <= i; ++k)
-          multiply_blocks(left, right, get_block(inverse_block(i, k)), score_block(k, j));
-        put_block(inverse_block(i, j), split<bf16>(left, right));
-      }
-      barrier();
-      if (works) {
-        clear();
-#pragma unroll 1
-        for (int k = j; k < middle; ++k)
-          multiply_blocks(left, right, get_block(inverse_block(i, k)), inverse_block(k, j));
+      for (int e = 0; e < 4; ++e) left[e] = right[e] = 0;
+    };
+    const auto negate = [&] {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) left[e] = -left[e], right[e] = -right[e];
-      }
-      if (half == 2) continue;
-      __syncwarp();
-      if (works) put_block(inverse_block(i, j), split<bf16>(left, right));
-      barrier();
+      for (int e = 0; e < 4; ++e) left[e] = -left[e], right[e] = -right[e];
+    };
+    if (warp % 2 == 1) {
+      clear(), multiply_blocks(left, right, own, solve_block(warp, warp - 1));
+      own = split<bf16>(left, right);
+      clear(), multiply_blocks(left, right, own, solve_block(warp - 1, warp - 1));
+      negate();
+      put_block(solve_block(warp, warp - 1), split<bf16>(left, right));
+      use_block(warp, warp - 1, left, right, x);
     }
+    barrier();
+    const int i = 2 + warp / 2, j = warp % 2;  // the warp's block
+    clear();
+#pragma unroll 1
+    for (int k = 2; k <= i; ++k) multiply_blocks(left, right, get_block(solve_block(i, k)), solve_block(k, j));
+    own = split<bf16>(left, right);
+    if (j == 1) put_block(block_between(i - 2), own);
+    barrier();
+    clear(), multiply_blocks(left, right, own, solve_block(j, j));
+    if (j == 0) multiply_blocks(left, right, get_block(block_between(i - 2)), solve_block(1, 0));
+    negate();
+    use_block(i, j, left, right, x);
     if (Trace && a.trace.inverse)
       for (int k = warp + 1; k < 4; ++k) trace_block(a.trace.inverse, x, warp, k, nullptr);
   }
@@ -317,7 +313,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   /// All of it for one chunk.
   __device__ void prepare(const Walk& x) const {
     const std::uint32_t tiles = place_of(at);
-    float* const diagonal = reinterpret_cast<float*>(memory + (inverse_block(warp, warp) - at));
+    float* const diagonal = reinterpret_cast<float*>(memory + (solve_block(warp, warp) - at));
     wait(barriers + Memory::kLoaded, turn & 1);
     if (x.count() < kChunk) {
       clear_rows<128>(memory + Memory::kKey, D / 64, x.count(), thread);
@@ -379,7 +375,8 @@ __device__ void prepare_chunks(const Arguments& a, const Shape& shape, unsigned 
   clear_rows<128>(block + TeamShared<D>::memory(team) + TeamShared<D>::kT, 2, 0, threadIdx.x % 128);
   team_barrier(1 + team);
   unsigned turn = 0;
-  for (Walk x(a, shape, cluster, producer + shape.producers * team); x.more(); x.advance(shape.producers * kTeams))
+  int steps = producer + shape.producers * team;
+  for (Walk x(a, shape, cluster); x.step(steps); steps = shape.producers * kTeams)
     Team<In, D, Lambda, Trace>{a, block, team, turn++}.prepare(x);
 }
 
@@ -487,8 +484,9 @@ __device__ void keep_supplied(const Arguments& a, const Maps& maps, const Shape&
   unsigned number = 0;  // of chunks before this one
   Ring ring;            // where the last of them belongs
   ring.skip(producer + shape.producers * team, shape.depth);
-  for (Walk x(a, shape, cluster, producer + shape.producers * team);; x.advance(shape.producers * kTeams)) {
-    const bool more = x.more();
+  int steps = producer + shape.producers * team;
+  for (Walk x(a, shape, cluster);; steps = shape.producers * kTeams) {
+    const bool more = x.step(steps);
     if (more) {
       take_numbers<Trace>(a, x, reinterpret_cast<Numbers*>(memory + Memory::kNumbers)[number & 1],
                           reinterpret_cast<Factors*>(memory + Memory::kFactors)[number & 1]);
