@@ -158,18 +158,20 @@ DELTA_PRODUCT(multiply_along_n, 64, "128", DELTA_N64, DELTA_D64, "%64", "%65", "
 
 /// D (+)= A B with both in shared memory, 64 columns, B's rows along k: `multiply_tiles` for an A with rows along k,
 /// `multiply_columns` for one with rows along m.
-#define DELTA_PRODUCT_OF_TILES(NAME, ALONG_M)                                                                         \
-  template <class In> __device__ inline void NAME(float(&d)[32], std::uint64_t a, std::uint64_t b, int add) {         \
-    if constexpr (std::is_same_v<In, __half>)                                                                         \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "    \
-                   "{" DELTA_N32 "}, %32, %33, p, 1, 1, " ALONG_M ", 0;\n}\n"                                         \
-                   : DELTA_D32                                                                                        \
-                   : "l"(a), "l"(b), "r"(add));                                                                       \
-    else                                                                                                              \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "  \
-                   "{" DELTA_N32 "}, %32, %33, p, 1, 1, " ALONG_M ", 0;\n}\n"                                         \
-                   : DELTA_D32                                                                                        \
-                   : "l"(a), "l"(b), "r"(add));                                                                       \
+#define DELTA_PRODUCT_OF_TILES(NAME, ALONG_M)                                                                 \
+  template <class In> __device__ inline void NAME(float(&d)[32], std::uint64_t a, std::uint64_t b, int add) { \
+    if constexpr (std::is_same_v<In, __half>)                                                                 \
+      asm volatile(                                                                                           \
+          "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "     \
+          "{" DELTA_N32 "}, %32, %33, p, 1, 1, " ALONG_M ", 0;\n}\n"                                          \
+          : DELTA_D32                                                                                         \
+          : "l"(a), "l"(b), "r"(add));                                                                        \
+    else                                                                                                      \
+      asm volatile(                                                                                           \
+          "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "   \
+          "{" DELTA_N32 "}, %32, %33, p, 1, 1, " ALONG_M ", 0;\n}\n"                                          \
+          : DELTA_D32                                                                                         \
+          : "l"(a), "l"(b), "r"(add));                                                                        \
   }
 DELTA_PRODUCT_OF_TILES(multiply_tiles, "0")
 DELTA_PRODUCT_OF_TILES(multiply_columns, "1")

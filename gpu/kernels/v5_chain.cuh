@@ -91,6 +91,34 @@ __device__ void acknowledge(const Arguments& a, const Shape& shape, unsigned cha
   }
 }
 
+/// A thread's numbers of S from memory: of rows i and i + 8, columns j and j + 1 of every eight. Neighbours are read
+/// together where they lie together: a sequence begins and ends with nothing else to do.
+template <int N> __device__ inline void read_state(float (&S)[N], const State& from, int i, int j) {
+  if (from.has_pairs()) {
+    const float* const at = &from(i, j);
+#pragma unroll
+    for (int e = 0; e < N; e += 2) {
+      const float2 x = *reinterpret_cast<const float2*>(at + e / 2 % 2 * 8 * from.row + e / 4 * 8);
+      S[e] = x.x, S[e + 1] = x.y;
+    }
+  } else {
+#pragma unroll
+    for (int e = 0; e < N; ++e) S[e] = from(i + e / 2 % 2 * 8, j + e / 4 * 8 + e % 2);
+  }
+}
+/// And to memory.
+template <int N> __device__ inline void write_state(const float (&S)[N], const State& to, int i, int j) {
+  if (to.has_pairs()) {
+    float* const at = &to(i, j);
+#pragma unroll
+    for (int e = 0; e < N; e += 2)
+      *reinterpret_cast<float2*>(at + e / 2 % 2 * 8 * to.row + e / 4 * 8) = make_float2(S[e], S[e + 1]);
+  } else {
+#pragma unroll
+    for (int e = 0; e < N; ++e) to(i + e / 2 % 2 * 8, j + e / 4 * 8 + e % 2) = S[e];
+  }
+}
+
 /// One warpgroup's 64 rows of S along the chunks, on transposes, S [64 x d_k] being the left operand:
 /// \f[ E^\top = V^\top T^\top - S W^\top, \quad O^\top = (S Q^\top) D_f + E^\top P^\top, \quad
 ///     S \leftarrow \gamma_C S + (E^\top D_w) K. \f]
@@ -115,10 +143,12 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
     const int first_row = channel + g, column = 2 * t;  // of the thread's first number
     float S[D / 2];                                     // [64 x d_k] over the warpgroup
     std::uint32_t left[D / 4];                          // S rounded: a left operand
+    if (part.from.data) {
+      read_state(S, part.from, first_row, column);
+    } else {
 #pragma unroll
-    for (int e = 0; e < D / 2; ++e) {
-      const int i = first_row + e / 2 % 2 * 8, j = column + e / 4 * 8 + e % 2;
-      S[e] = part.from.data ? part.from(i, j) : part.transfer && i == j ? 1 : 0;
+      for (int e = 0; e < D / 2; ++e)
+        S[e] = part.transfer && first_row + e / 2 % 2 * 8 == column + e / 4 * 8 + e % 2 ? 1 : 0;
     }
 #pragma unroll
     for (int i = 0; i < D / 4; ++i) left[i] = pack<In>(S[2 * i], S[2 * i + 1]);
@@ -226,9 +256,7 @@ __device__ void carry_state(const Arguments& a, const Shape& shape, unsigned cha
               a.trace.S)[(part.place(a, c) * a.d_v + first_row + e / 2 % 2 * 8) * D + e / 4 * 8 + 2 * t + e % 2] = S[e];
     }
     store_output(part.chunks > 0);
-    if (part.to.data)
-#pragma unroll
-      for (int e = 0; e < D / 2; ++e) part.to(first_row + e / 2 % 2 * 8, column + e / 4 * 8 + e % 2) = S[e];
+    if (part.to.data) write_state(S, part.to, first_row, column);
   }
 }
 

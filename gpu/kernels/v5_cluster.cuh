@@ -90,7 +90,7 @@ template <int D> struct TeamShared {
                        kLanded = 48, kBarriers = 64;
   static constexpr int kKeys = D / 64 * kTileBytes, kTwoTiles = 2 * kTileBytes;
   static constexpr int kKey = 0, kQuery = kTwoTiles;                 ///< blocks of -A D_a over one of them
-  static constexpr int kSolve = 2 * kTwoTiles;                       ///< six blocks of L, ten of A
+  static constexpr int kSolve = 2 * kTwoTiles;                       ///< ten blocks of L, then of A; two of A_22 L_21
   static constexpr int kW = 3 * kTwoTiles - kKeys, kT = kW + kKeys;  ///< -W over them, T behind it
   static constexpr int kP = kT + kTileBytes;
   static constexpr int kFactors = kP + kTileBytes;  ///< twice
@@ -127,6 +127,8 @@ struct State {
   float* data = nullptr;
   int row = 0, column = 0;
   __device__ float& operator()(int i, int j) const { return data[i * row + j * column]; }
+  /// Do numbers (i, 2 j) and (i, 2 j + 1) lie so that they can be read together?
+  __device__ bool has_pairs() const { return column == 1 && reinterpret_cast<std::uintptr_t>(data) % 8 == 0; }
 };
 
 /// What a cluster walks at a stretch: consecutive chunks of a head, and the state that they carry along.

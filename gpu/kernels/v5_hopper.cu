@@ -8,11 +8,11 @@
 //             the left operand of the next product (wgmma), whose right one the copy engine (TMA) brought.
 // Prediction  a chunk is 2050 cycles of the tensor cores for 128 rows, 1.2 us, on the chain's multiprocessor and 1020
 //             on the producer's: 1.6 us with what cannot be hidden, so (1, 8192, 64) in 0.2 ms where v4 takes 0.65.
-// Gained      on an H200 (1, 8192, 64) takes 0.27 ms, (8, 2048, 16) 0.15 where v4 takes 0.34, (1, 8192, 16) 0.15
+// Gained      on an H200 (1, 8192, 64) takes 0.26 ms, (8, 2048, 16) 0.15 where v4 takes 0.34, (1, 8192, 16) 0.15
 //             where it takes 0.28. What cost most on the way was not arithmetic: instructions that neighbouring
 //             multiprocessors, which run different programs, evict from a common cache; one lane's work between
 //             branches; fences and arrivals wider than needed; and shared memory, which is in use three quarters of
-//             the time on either side, because a product reads its operands there anew each time.
+//             the time on either side.
 #include <algorithm>
 
 #include "gpu/kernels/launch.hpp"
@@ -60,22 +60,24 @@ __global__ void __launch_bounds__(512, 1)
   cluster_barrier();
   const int first = rank * 64 * shape.warpgroups;
   // 65536 registers: 128 (3 x 152 + 56) of a producer, 128 (2 x 216 + 2 x 40) of a chain.
+  // The order of the branches is the order of the code, and with others it took up to 15 % longer: neighbouring
+  // multiprocessors run different branches out of one cache of instructions.
   if (prepares && group < kTeams) {
     take_registers<152>();
     prepare_chunks<In, D, Lambda, Trace>(a, shape, memory, cluster, rank - shape.chains, group);
-  } else if (prepares) {
-    give_registers<56>();
-    const int team = warp % 4;
-    if (team < kTeams) keep_supplied<D, Trace>(a, maps, shape, memory, cluster, rank - shape.chains, team);
-  } else if (group > 0 && group <= shape.warpgroups) {
+  } else if (!prepares && group > 0 && group <= shape.warpgroups) {
     take_registers<216>();
     carry_state<In, D, Trace>(a, shape, memory, cluster, group - 1, first + 64 * (group - 1));
-  } else {
+  } else if (!prepares) {
     give_registers<40>();
     if (warp == 0)
       fill_stages<In, D>(a, maps, shape, memory, cluster, first);
     else if (warp == 1)
       acknowledge<D>(a, shape, memory, cluster);
+  } else {
+    give_registers<56>();
+    const int team = warp % 4;
+    if (team < kTeams) keep_supplied<D, Trace>(a, maps, shape, memory, cluster, rank - shape.chains, team);
   }
   cluster_barrier();  // no block leaves while another may still reach into its memory
 }

@@ -174,7 +174,8 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
 #pragma unroll
     for (int e = 0; e < 8; e += 2) {
       packed[e / 2] = pack<In>(P[e], P[e + 1]);
-      *reinterpret_cast<float2*>(diagonal + place(g + e / 2 % 2 * 8, e / 4 * 8 + 2 * t)) = make_float2(L[e], L[e + 1]);
+      *reinterpret_cast<float2*>(diagonal + in_diagonal(g + e / 2 % 2 * 8, e / 4 * 8 + 2 * t)) =
+          make_float2(L[e], L[e + 1]);
     }
     store_block(Memory::kP, warp, warp, packed);
     if (Trace && a.trace.L_g) trace_block(a.trace.L_g, x, warp, warp, L);
@@ -182,7 +183,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   }
 
   /// Where the diagonal block has number (i, j), fp32: four neighbouring rows lie in different banks.
-  __device__ static int place(int i, int j) { return 16 * i + (j ^ ((i & 2) << 2)); }
+  __device__ static int in_diagonal(int i, int j) { return 16 * i + (j ^ ((i & 2) << 2)); }
   /// A = (I + L)^{-1} of the diagonal block in place, by forward substitution: a lane has a column.
   __device__ void substitute(float* L) const {
     const int c = static_cast<int>(lane % 16);
@@ -192,7 +193,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       float sum = i == c ? 1 : 0;
 #pragma unroll
       for (int j = 0; j < i; j += 4) {
-        const float4 l = *reinterpret_cast<const float4*>(L + place(i, j));
+        const float4 l = *reinterpret_cast<const float4*>(L + in_diagonal(i, j));
         sum -= l.x * column[j];
         if (j + 1 < i) sum -= l.y * column[j + 1];
         if (j + 2 < i) sum -= l.z * column[j + 2];
@@ -203,7 +204,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     __syncwarp();
     if (lane < 16)
 #pragma unroll
-      for (int i = 0; i < 16; ++i) L[place(i, c)] = column[i];
+      for (int i = 0; i < 16; ++i) L[in_diagonal(i, c)] = column[i];
     __syncwarp();
   }
 
@@ -234,14 +235,15 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
 
   /// A from the diagonal outwards. Where the two diagonal quarters of a square of blocks are known, so is the third:
   /// \f[ A_{21} = -(A_{22} L_{21}) A_{11}, \f]
-  /// for squares of two blocks and then of four, a block a warp. All blocks are pairs of bf16 (16 bits), and no power
-  /// of L appears: for repeated keys those reach 4.65e17. \formula{F38}
+  /// for squares of two blocks and then of four, a block a warp, in the place of L. All blocks are pairs of bf16 (16
+  /// bits), and no power of L appears: for repeated keys those reach 4.65e17. \formula{F38}
   __device__ void invert(const float* diagonal, const Walk& x) const {
     using bf16 = __nv_bfloat16;
     float left[4], right[4];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float2 l = two(diagonal + place(g + 8 * h, 2 * t)), r = two(diagonal + place(g + 8 * h, 2 * t + 8));
+      const float2 l = two(diagonal + in_diagonal(g + 8 * h, 2 * t)),
+                   r = two(diagonal + in_diagonal(g + 8 * h, 2 * t + 8));
       left[2 * h] = l.x, left[2 * h + 1] = l.y, right[2 * h] = r.x, right[2 * h + 1] = r.y;
     }
     __syncwarp();
@@ -257,7 +259,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
 #pragma unroll
       for (int e = 0; e < 4; ++e) left[e] = -left[e], right[e] = -right[e];
     };
-    if (warp % 2 == 1) {
+    if (warp % 2 == 1) {  // squares of two; what others have is not needed yet
       clear(), multiply_blocks(left, right, own, solve_block(warp, warp - 1));
       own = split<bf16>(left, right);
       clear(), multiply_blocks(left, right, own, solve_block(warp - 1, warp - 1));
@@ -266,7 +268,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
       use_block(warp, warp - 1, left, right, x);
     }
     barrier();
-    const int i = 2 + warp / 2, j = warp % 2;  // the warp's block
+    const int i = 2 + warp / 2, j = warp % 2;  // the warp's block of the square of four
     clear();
 #pragma unroll 1
     for (int k = 2; k <= i; ++k) multiply_blocks(left, right, get_block(solve_block(i, k)), solve_block(k, j));
@@ -490,8 +492,8 @@ __device__ void keep_supplied(const Arguments& a, const Maps& maps, const Shape&
     if (more) {
       take_numbers<Trace>(a, x, reinterpret_cast<Numbers*>(memory + Memory::kNumbers)[number & 1],
                           reinterpret_cast<Factors*>(memory + Memory::kFactors)[number & 1]);
-      fence_shared();  // the factors are sent by the copy engine
       if (number > 0) wait(barriers + Memory::kEmptied, (number - 1) & 1);
+      fence_shared();  // the copy engine sends the factors, and writes where -A D_a has been
       fetch<D>(a, maps, x, at, barriers + Memory::kLoaded);
       arrive(barriers + Memory::kLoaded);
     }
