@@ -194,11 +194,11 @@ __device__ inline Part find_part(const Arguments& a, const Shape& shape, unsigne
 struct Walk : Part {
   const Arguments& a;
   const Shape& shape;
-  unsigned next;  ///< the number of the part after this one
+  unsigned next;  ///< the number of the part to come
   int chunk = 0;  ///< of the part
 
   __device__ Walk(const Arguments& arguments, const Shape& s, unsigned first) : a(arguments), shape(s), next(first) {}
-  /// So many chunks on, from before the first; is there one?
+  /// Goes so many chunks on, at first to that of the cluster's chunks; false where none is left.
   __device__ bool step(int chunks_on) {
     for (chunk += chunks_on; chunk >= chunks; next += shape.clusters) {
       if (next >= shape.parts) return false;
