@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything that is said about the kernels, from one run: checks, sanitizers, timings, then evidence/<device>.json.
 # usage: evidence.sh [--hash] [--binaries DIRECTORY] [--out FILE] [--work DIRECTORY] [--no-sanitizer]
-#   --hash      only prints the hash of the sources
-#   --binaries  deltaref-gpu and libdeltaref_gpu.so, built here or elsewhere (a static CUDA runtime makes them portable)
-#   --work      keeps what is finished; a later call with the same binaries goes on from there
+#   --hash          only prints the hash of the sources
+#   --binaries      deltaref-gpu and libdeltaref_gpu.so, built here or elsewhere (a static CUDA runtime makes them portable)
+#   --out           where the evidence goes, instead of evidence/<device>.json
+#   --work          keeps what is finished; a later call with the same binaries goes on from there
+#   --no-sanitizer  leaves out memcheck, racecheck and initcheck
 # No figure is written unless every check passed.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
@@ -12,12 +14,13 @@ binaries=$here/../build/release out='' work='' sanitizer=1
 while (($#)); do
   case $1 in
     --binaries | --out | --work) (($# > 1)) || { echo "evidence.sh: $1 needs a path behind it" >&2 && exit 2; } ;;&
+    --help) sed -nE '3,/^#   --no/s/^# ?//p' "$0" | sed "s|usage: evidence.sh|usage: ${DELTAREF_CALLED_AS:+./run gpu}|; s|usage: \[|usage: evidence.sh [|" && exit 0 ;;
     --hash) exec "$here/hash.sh" ;;
     --binaries) binaries=$2 && shift ;;
     --out) out=$2 && shift ;;
     --work) work=$2 && shift ;;
     --no-sanitizer) sanitizer=0 ;;
-    *) echo "evidence.sh: unknown option '$1'; expected --hash, --binaries, --out, --work or --no-sanitizer" >&2 && exit 2 ;;
+    *) echo "evidence.sh: unknown option '$1'; expected --help, --hash, --binaries, --out, --work or --no-sanitizer" >&2 && exit 2 ;;
   esac
   shift
 done
