@@ -10,11 +10,12 @@
 # No figure is written unless every check passed.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
+called=${DELTAREF_CALLED_AS:+$DELTAREF_CALLED_AS gpu} called=${called:-evidence.sh}
 binaries=$here/../build/release out='' work='' sanitizer=1
 while (($#)); do
   case $1 in
     --binaries | --out | --work) (($# > 1)) || { echo "evidence.sh: $1 needs a path behind it" >&2 && exit 2; } ;;&
-    --help) sed -nE '3,/^#   --no/s/^# ?//p' "$0" | sed "s|usage: evidence.sh|usage: ${DELTAREF_CALLED_AS:+./run gpu}|; s|usage: \[|usage: evidence.sh [|" && exit 0 ;;
+    --help) sed -nE '3,/^#   --no/s/^# ?//p' "$0" | sed "s|evidence.sh|$called|" && exit 0 ;;
     --hash) exec "$here/hash.sh" ;;
     --binaries) binaries=$2 && shift ;;
     --out) out=$2 && shift ;;
