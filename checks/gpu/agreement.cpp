@@ -66,10 +66,6 @@ std::set<Index> starts_unseen(Index n, Index segments) {
 
 }  // namespace
 
-void judge_agreement(const Case& c, Model& model, const Call& call, const Report& report) {
-  judge_agreement(c, model, call, run_on_device(c.rule.info, c.given, with_trace(call)), report);
-}
-
 void judge_agreement(const Case& c, Model& model, const Call& call, const Answer& got, const Report& report) {
   if (!model.outside(got.plan, call.dtype).empty() || !got.traces.contains("S")) return;
   const SixteenBits round{format_of(call.dtype)};

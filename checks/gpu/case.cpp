@@ -79,4 +79,14 @@ bool hopper_is_here() {
   return hopper;
 }
 
+Row judged(Row row, double error, double allowed) {
+  if (!(allowed < kIllPosed)) {
+    row.verdict = Verdict::untrusted, row.ratio = NAN, row.reason = "ill-posed in this precision";
+  } else {
+    row.ratio = ratio_of(error, allowed);
+    row.verdict = judge(row.ratio);
+  }
+  return row;
+}
+
 }  // namespace delta::gpu

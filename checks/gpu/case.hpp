@@ -39,6 +39,9 @@ struct Case {
   Row row(const Call& call, const std::string& what) const;
 };
 
+/// A row judged by an error and what is allowed of it.
+Row judged(Row row, double error, double allowed);
+
 const Format& format_of(std::int32_t dtype);
 /// Of gates, strengths, states and traces.
 const Format& wide_format(std::int32_t dtype);

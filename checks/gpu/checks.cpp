@@ -106,6 +106,9 @@ void work(const Job& job, const Selection& what, const Report& report) {
   if (variants || (what.quick && job.size == kSizes[10]))
     normalised.emplace(Case(*job.rule, *find_family("raw_keys"), size, what.seed, Variant::l2norm));
 
+  const auto agreement = [&](const Case& c, Model& model, const Call& call) {
+    judge_agreement(c, model, call, run_on_device(c.rule.info, c.given, with_trace(call)), report);
+  };
   const auto numbers = size.shape.T * size.shape.HV * size.shape.d_k * size.shape.d_v;
   for (std::int32_t version = DELTAREF_V1; version <= DELTAREF_NEWEST; ++version)
     for (std::int32_t dtype = DELTAREF_BF16; dtype <= DELTAREF_FP64; ++dtype) {
@@ -120,12 +123,12 @@ void work(const Job& job, const Selection& what, const Report& report) {
         if (version == DELTAREF_V1 && wide && numbers <= kTraced) judge_tokens(c, model, call, report);
         if (version == DELTAREF_V3 && wide && numbers <= kTraced) judge_chunks(c, model, call, report);
         if (tensor_cores && numbers <= 4 * kTraced && segments < kMoreThanChunks) judge_chunks(c, model, call, report);
-        if (version >= DELTAREF_V5) judge_agreement(c, model, call, report);
+        if (version >= DELTAREF_V5) agreement(c, model, call);
         for (auto* variant : {&in_log, &normalised}) {
           if (!*variant) continue;
           auto& [other, expected] = **variant;
           judge_outputs(other, expected, other.call(version, dtype, segments), report);
-          if (version >= DELTAREF_V5) judge_agreement(other, expected, other.call(version, dtype, segments), report);
+          if (version >= DELTAREF_V5) agreement(other, expected, other.call(version, dtype, segments));
         }
         if (laws && (tensor_cores || dtype == DELTAREF_FP32) && segments < kMoreThanChunks) judge_laws(c, call, report);
       }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is asked of a kernel on one case. Each of these runs it and reports rows.
+// What is asked of a kernel on one case. Each of these but the last runs it; all report rows.
 #pragma once
 #include "checks/gpu/model.hpp"
 
@@ -21,12 +21,8 @@ void judge_tokens(const Case& c, Model& model, const Call& call, const Report& r
 /// v3 and newer: every matrix that the derivation of the chunk form names.
 void judge_chunks(const Case& c, Model& model, const Call& call, const Report& report);
 
-/// v5 and newer: how much closer the kernel is to its schedule than to the exact result. The second is given the
-/// answer, with its traces.
-void judge_agreement(const Case& c, Model& model, const Call& call, const Report& report);
+/// v5 and newer: how much closer the kernel is to its schedule than to the exact result.
+/// \param got  the answer, with its traces: this judge runs nothing itself, and needs no device
 void judge_agreement(const Case& c, Model& model, const Call& call, const Answer& got, const Report& report);
-
-/// A row judged by an error and what is allowed of it.
-Row judged(Row row, double error, double allowed);
 
 }  // namespace delta::gpu

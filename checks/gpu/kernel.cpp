@@ -120,11 +120,6 @@ struct OnDevice {
 
 }  // namespace
 
-std::string_view dtype_name(std::int32_t dtype) {
-  constexpr std::string_view names[] = {"bf16", "fp16", "fp32", "fp64"};
-  return names[dtype];
-}
-
 std::int32_t rule_number(const RuleInfo& rule) {
   for (std::int32_t r = 0; r <= DELTAREF_KDA; ++r)
     if (rule.id == deltaref_gpu_rule_name(r)) return r;

@@ -33,7 +33,10 @@ struct Answer {
   std::string bits;       ///< o and the final state as they came: two runs are compared by these
 };
 
-std::string_view dtype_name(std::int32_t dtype);
+inline std::string_view dtype_name(std::int32_t dtype) {
+  constexpr std::string_view names[] = {"bf16", "fp16", "fp32", "fp64"};
+  return names[dtype];
+}
 /// The kernels' number of a rule, or -1 if they do not have it.
 std::int32_t rule_number(const RuleInfo& rule);
 

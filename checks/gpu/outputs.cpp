@@ -3,16 +3,6 @@
 
 namespace delta::gpu {
 
-Row judged(Row row, double error, double allowed) {
-  if (!(allowed < kIllPosed)) {
-    row.verdict = Verdict::untrusted, row.ratio = NAN, row.reason = "ill-posed in this precision";
-  } else {
-    row.ratio = ratio_of(error, allowed);
-    row.verdict = judge(row.ratio);
-  }
-  return row;
-}
-
 void judge_outputs(const Case& c, Model& model, const Call& call, const Report& report) {
   const Answer got = run_on_device(c.rule.info, c.given, call);
   Row row = c.row(call, "o, state");
