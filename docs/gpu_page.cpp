@@ -108,13 +108,15 @@ std::string timings(const Json& evidence, const std::string& pass, double copy_t
   return s + "\n";
 }
 
+/// One row a rule, family of gates, output and kernel; older evidence does not name the kernel.
 std::string accuracy(const Json& evidence) {
-  std::string s = heads({"rule", "gates", "output", "ours", "FLA", "ours / FLA"}, 3);
+  std::string s = heads({"rule", "gates", "output", "kernel", "ours", "FLA", "ours / FLA"}, 4);
   for (const Json& a : evidence.at("accuracy")) {
     const Json &ours = a.at("ours"), &fla = a.at("fla");
     const bool both = ours.is_number() && fla.is_number() && fla.get<double>() > 0;
     s += row({"`" + a.at("op").get<std::string>() + "`", a.at("gates"), "`" + a.at("output").get<std::string>() + "`",
-              error(ours), error(fla), both ? number(ours.get<double>() / fla.get<double>(), "%.2f") : ""});
+              a.value("kernel", ""), error(ours), error(fla),
+              both ? number(ours.get<double>() / fla.get<double>(), "%.2f") : ""});
   }
   return s + "\n";
 }
@@ -188,9 +190,8 @@ std::string device_section(const Json& e, const std::string& hash) {
                                         : " The share of the copy rate counts the bytes that the pass cannot do "
                                           "without, for the fastest version.") +
            "\n\n" + t;
-  s += "### Accuracy\n\nThe error of each output of the newest kernel against the reference in double, beside FLA's on "
-       "the "
-       "same inputs.\n\n" +
+  s += "### Accuracy\n\nThe error of each output of the newest kernels against the reference in double, beside "
+       "FLA's on the same inputs.\n\n" +
        accuracy(e);
   return s + "### Checks\n\n" + checks(e);
 }
@@ -203,7 +204,7 @@ std::string gpu_page(const fs::path& root) {
       "Made from the evidence that `./run gpu` leaves behind in `gpu/evidence`; no table here was written by hand. A "
       "figure "
       "is recorded only from a run in which no check failed. What each version changed and what that taught is told in "
-      "`gpu/NOTES.md`, and \\ref hopper \"how the newest one works\" on a page of its own.\n\n";
+      "`gpu/NOTES.md`, and \\ref hopper \"how the newest ones work\" on a page of its own.\n\n";
   std::vector<fs::path> files;
   if (const fs::path folder = root / "gpu/evidence"; fs::exists(folder))
     for (const auto& entry : fs::directory_iterator(folder))

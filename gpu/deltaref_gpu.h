@@ -58,7 +58,10 @@ typedef enum {
   /** The same for few heads: a sequence in segments that are walked at the same time. Needs d_k = d_v; asked for by
    * name with segments = 0, it refuses where a cut does not pay. */
   DELTAREF_V6 = 6,
-  DELTAREF_NEWEST = DELTAREF_V6
+  /** The same for many heads: a multiprocessor to a head, which prepares chunks and carries S. Asked for by name, it
+   * serves any number of heads; where the version is chosen, it is taken where that is faster than v5. */
+  DELTAREF_V7 = 7,
+  DELTAREF_NEWEST = DELTAREF_V7
 } deltaref_version;
 
 /** A tensor [B, T, heads, width]: the last axis is contiguous, the others have strides in elements (0 broadcasts).
@@ -75,25 +78,28 @@ typedef struct {
   void* e_prior;     /**< v1: [B, T, HV, d_v]       e~_t = v_t - S' x_t, before the write */
   void* e_posterior; /**< v1: [B, T, HV, d_v]       e_t = v_t - S_t x_t, after it */
   void* states;      /**< v1: [B, T, HV, d_v, d_k]  S_t */
-  void* gamma;       /**< v3 to v6: [slots, HV, C]        gamma_i (scalar decay) */
-  void* L_g;         /**< v3, v4: [slots, HV, C, C]   sl(B (H . X K^T));  v5, v6: L = sl(H . X K^T) B */
-  void* inverse;     /**< v3 to v6: [slots, HV, C, C]     A = (I + L_g)^{-1}, of either */
+  void* gamma;       /**< v3 to v7: [slots, HV, C]        gamma_i (scalar decay) */
+  void* L_g;         /**< v3, v4: [slots, HV, C, C]   sl(B (H . X K^T));  v5 to v7: L = sl(H . X K^T) B */
+  void* inverse;     /**< v3 to v7: [slots, HV, C, C]     A = (I + L_g)^{-1}, of either */
   void* W;           /**< v3: [slots, HV, C, d_k]   W = (I + L)^{-1} B X;  v4: D_g W, which alone its inverse gives */
   void* U;           /**< v3, v4: [slots, HV, C, d_v]   U~ = (I + L_g)^{-1} B V */
-  void* Z;           /**< v3, v4: [slots, HV, C, d_v]   Z = U~ - D_g W S^T;  v5, v6: E, with Z = B E */
-  void* S;           /**< v3 to v6: [slots, HV, d_v, d_k] the state at the chunk's end */
+  void* Z;           /**< v3, v4: [slots, HV, C, d_v]   Z = U~ - D_g W S^T;  v5 to v7: E, with Z = B E */
+  void* S;           /**< v3 to v7: [slots, HV, d_v, d_k] the state at the chunk's end */
 } deltaref_trace;
 
 typedef struct {
   int32_t rule, dtype, gate, state_layout;
-  int32_t version;             /**< deltaref_version */
+  int32_t version;             /**< deltaref_version. Changes bits, within rounding: where it is chosen, more sequences
+                                  or heads may do so, or another device; one that is named fixes it */
   int32_t qk_l2norm;           /**< 1: q and k are divided by sqrt(|.|^2 + l2norm_eps) first */
-  int32_t rows;                /**< rows of S a block owns; 0: chosen. v4: 16, 32, 64; v5, v6: 64, 128. Changes no
-                                  bit of a version with given segments; where those are chosen, it has a say */
+  int32_t rows;                /**< rows of S a block owns; 0: chosen. v4: 16, 32, 64; v5, v6: 64, 128; v7: d_v.
+                                  Changes no bit of a given version with given segments; where those are chosen, it
+                                  has a say */
   int32_t segments;            /**< of a sequence; 0: chosen, which may be 1; 1: never cut; 2 to 64: v6, or UNSUPPORTED,
                                   with 4 d^2 (2 segments - 3) bytes of workspace a head and sequence, however short
                                   those are. Changes bits, within rounding: where it is chosen, more tokens, sequences
-                                  or heads, other rows or another device may do so; 1, or a number, fixes it */
+                                  or heads, other rows or another device may do so; 1, or a number, fixes it, for a
+                                  given version */
   int64_t B, T, H, HV;         /**< value head j uses key head j / (HV / H) */
   int64_t d_k, d_v;
   int64_t sequences;           /**< with cu_seqlens: their number N; else ignored, N = B */
@@ -115,10 +121,10 @@ typedef struct {
   int32_t chunk;          /**< its chunk length C, 1 for the recurrent ones */
   int32_t rows;           /**< rows of S (value channels) of a block of its serial stage */
   int32_t stages;         /**< chunks its shared memory holds at a time; 0 for v1 to v3 */
-  int32_t chains;         /**< v5, v6: blocks that carry the S of a head, else 0 */
+  int32_t chains;         /**< v5, v6: blocks that carry the S of a head; v7: 1; else 0 */
   int32_t producers;      /**< v5, v6: blocks that prepare a head's chunks, else 0 */
-  int32_t clusters;       /**< v5, v6: clusters, which share the heads of all sequences, else 0 */
-  int32_t segments;       /**< v6: of a sequence, walked at the same time; v5: 1; else 0 */
+  int32_t clusters;       /**< v5, v6: clusters, which share the heads of all sequences; v7: blocks, likewise; else 0 */
+  int32_t segments;       /**< v6: of a sequence, walked at the same time; v5, v7: 1; else 0 */
   int64_t slots;          /**< chunk slots of the trace and the workspace */
   uint64_t workspace;     /**< bytes of workspace it needs */
   char reason[240];       /**< why this version, and why not a newer one */

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iterator>
+#include <vector>
 
 #include "gpu/status.hpp"
 
@@ -20,7 +21,8 @@ const char* const kVersions[] = {"auto",
                                  "v3 (the chunk form in shared memory)",
                                  "v4 (the chunk form on tensor cores)",
                                  "v5 (the chunk form with Hopper's instructions)",
-                                 "v6 (v5 on segments of a sequence at the same time)"};
+                                 "v6 (v5 on segments of a sequence at the same time)",
+                                 "v7 (one multiprocessor a head)"};
 static_assert(std::size(kRules) == DELTAREF_KDA + 1 && std::size(kVersions) == DELTAREF_NEWEST + 1);
 
 bool in(std::int32_t value, std::int32_t first, std::int32_t last) { return value >= first && value <= last; }
@@ -131,19 +133,28 @@ std::string take_clusters(const std::string& version, const deltaref_gpu_problem
   auto needs = [&](int stages) { return v5_shared(p.d_k, rows, stages); };
   if (needs(2) > device.shared_memory) return more_shared_memory(version, needs(2), device);
   // A team is told of its next chunk's stage only when it has filled the last one's: no more stages than teams.
-  out.stages = std::min(kMostStages, kTeams * out.producers);
+  out.stages = std::min(kMostStages, kV5Teams * out.producers);
   while (needs(out.stages) > device.shared_memory) --out.stages;
   return "";
 }
 
-std::string v5_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device, deltaref_gpu_plan_t& out) {
-  if (device.compute_capability != 90) return "v5 is for compute capability 9.0, the device has " + capability(device);
-  if (p.rule == DELTAREF_KDA) return per_channel_decay("v5");
-  if (const std::string why = tensor_core_obstacle("v5", p); !why.empty()) return why;
+/// What every kernel with Hopper's instructions asks.
+std::string hopper_obstacle(const std::string& version, const deltaref_gpu_problem& p,
+                            const deltaref_gpu_device_t& device) {
+  if (device.compute_capability != 90)
+    return version + " is for compute capability 9.0, the device has " + capability(device);
+  if (p.rule == DELTAREF_KDA) return per_channel_decay(version);
+  if (std::string why = tensor_core_obstacle(version, p); !why.empty()) return why;
   if (!walkable(p.q, p.B, p.T, p.H) || !walkable(p.k, p.B, p.T, p.H) || !walkable(p.v, p.B, p.T, p.HV))
-    return "v5 needs q, k and v with positive strides";
-  if (p.T > kMostCounted || slots(p, kChunk) * p.HV > kMostCounted) return "v5 counts tokens and chunks in 32 bits";
-  if (p.trace.W || p.trace.U) return "v5 computes neither W nor U~";
+    return version + " needs q, k and v with positive strides";
+  if (p.T > kMostCounted || slots(p, kChunk) * p.HV > kMostCounted)
+    return version + " counts tokens and chunks in 32 bits";
+  if (p.trace.W || p.trace.U) return version + " computes neither W nor U~";
+  return "";
+}
+
+std::string v5_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device, deltaref_gpu_plan_t& out) {
+  if (std::string why = hopper_obstacle("v5", p, device); !why.empty()) return why;
   if (p.rows && (p.rows < 64 || p.rows > p.d_v)) return "a block of v5 owns 64 or 128 rows of S, at most d_v";
   // A cluster is one block that carries all rows of S and one that prepares. Where heads are so few that all may have
   // two chains of 64 rows, they do, with two or four that prepare.
@@ -153,6 +164,14 @@ std::string v5_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device
   out.chunk = kChunk;
   return take_clusters("v5", p, device, p.rows ? p.rows : few ? 64 : static_cast<std::int32_t>(p.d_v), lanes, out);
 }
+
+/// us that a chunk takes, as measured on an H200 with d_k = d_v = 128: by blocks of a cluster, and on one
+/// multiprocessor.
+constexpr double kChunkOfTwo = 2.1, kChunkOfFour = 1.2, kChunkOfSix = 1.05, kChunkAlone = 3.4;
+double chunk_time(std::int64_t blocks) { return blocks == 2 ? kChunkOfTwo : blocks == 4 ? kChunkOfFour : kChunkOfSix; }
+
+/// How often so many clusters, or blocks, are filled by so many parts.
+std::int64_t rounds(std::int64_t parts, std::int64_t clusters) { return (parts + clusters - 1) / clusters; }
 
 /// How v6 would serve a problem: rows of S a block, and segments of a sequence, 1 where whole ones are better.
 struct Split {
@@ -170,22 +189,19 @@ struct Split {
 /// for, matrices take at most 15 % of the memory of q, k, v and o. \param whole  rows of S a block where sequences stay
 /// whole
 Split choose_split(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device, std::int32_t whole) {
-  constexpr double kChunkOfTwo = 2.1, kChunkOfFour = 1.2, kChunkOfSix = 1.05;  // us a chunk, by blocks of a cluster
   constexpr double kWalk = 15, kScan = 10, kSegment = 1;  // us: a walk that fills and runs dry; the scan
   constexpr double kWorthwhile = 0.9;                     // of the time of whole sequences
   const std::int64_t lanes = sequences(p) * p.HV, n = rounded_up(longest(p), kChunk) / kChunk;
   const auto time = [&](std::int32_t rows, std::int64_t segments) {
     const std::int64_t blocks = 2 * p.d_v / rows, clusters = resident_clusters(device.multiprocessors, blocks);
     if (clusters == 0) return HUGE_VAL;
-    const auto rounds = [&](std::int64_t parts) { return rounded_up(lanes * parts, clusters) / clusters; };
+    const auto walks = [&](std::int64_t parts) { return rounds(lanes * parts, clusters); };
     const std::int64_t in_a_row =
-        segments == 1 ? rounds(1) * n
-                      : (rounds(v6_matrices(segments)) + rounds(segments - 1)) * ((n + segments - 1) / segments);
+        segments == 1 ? walks(1) * n
+                      : (walks(v6_matrices(segments)) + walks(segments - 1)) * ((n + segments - 1) / segments);
     const std::int64_t side_by_side = lanes * (segments == 1 ? 1 : v6_matrices(segments));
-    const double chunk = blocks == 2                                                   ? kChunkOfTwo
-                         : side_by_side > resident_clusters(device.multiprocessors, 6) ? kChunkOfFour
-                                                                                       : kChunkOfSix;
-    return static_cast<double>(in_a_row) * chunk +
+    const bool six = blocks == 4 && side_by_side <= resident_clusters(device.multiprocessors, 6);
+    return static_cast<double>(in_a_row) * chunk_time(six ? 6 : blocks) +
            (segments == 1 ? kWalk : 2 * kWalk + kScan + kSegment * static_cast<double>(segments));
   };
   const std::int64_t memory = 4 * tokens(p) * (p.H * p.d_k + p.HV * p.d_v);
@@ -213,17 +229,44 @@ std::string v6_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device
   return take_clusters("v6", p, device, split.rows, matrices, out);
 }
 
+/// Does a multiprocessor for each head take less time than the clusters of v5? By the rounds of heads that follow each
+/// other: the number of tokens has no say, or more of them would change bits.
+bool alone_is_faster(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device) {
+  constexpr double kWorthwhile = 0.97;  // of the time of v5: less is noise
+  deltaref_gpu_plan_t v5{};
+  if (!v5_obstacle(p, device, v5).empty()) return true;
+  const std::int64_t lanes = sequences(p) * p.HV, blocks = v5.chains + v5.producers,
+                     clusters = resident_clusters(device.multiprocessors, blocks);
+  if (clusters == 0) return true;
+  return static_cast<double>(rounds(lanes, device.multiprocessors)) * kChunkAlone <
+         kWorthwhile * static_cast<double>(rounds(lanes, clusters)) * chunk_time(blocks);
+}
+
+std::string v7_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device, deltaref_gpu_plan_t& out) {
+  if (std::string why = hopper_obstacle("v7", p, device); !why.empty()) return why;
+  if (p.rows && p.rows != p.d_v) return "a block of v7 carries all d_v rows of S";
+  const std::int64_t needs = v7_shared(p.d_k, p.d_v);
+  if (needs > device.shared_memory) return more_shared_memory("v7", needs, device);
+  if (p.version != DELTAREF_V7 && !alone_is_faster(p, device)) return "v7 would take longer here";
+  out.chunk = kChunk;
+  out.rows = static_cast<std::int32_t>(p.d_v);
+  out.stages = kV7Stages;
+  out.chains = out.segments = 1;
+  out.clusters = static_cast<std::int32_t>(std::min<std::int64_t>(sequences(p) * p.HV, device.multiprocessors));
+  return "";
+}
+
 /// Why that version cannot serve the problem on that device; empty: it can, and `out` is filled.
 std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device,
                      deltaref_gpu_plan_t& out) {
-  constexpr decltype(&v1_obstacle) obstacles[] = {v1_obstacle, v2_obstacle, v3_obstacle,
-                                                  v4_obstacle, v5_obstacle, v6_obstacle};
+  constexpr decltype(&v1_obstacle) obstacles[] = {v1_obstacle, v2_obstacle, v3_obstacle, v4_obstacle,
+                                                  v5_obstacle, v6_obstacle, v7_obstacle};
   static_assert(std::size(obstacles) == DELTAREF_NEWEST);
   if (device.compute_capability < 80)
     return "the device has compute capability " + capability(device) + ", 8.0 or newer is needed";
   if (token_trace(p.trace) && version != DELTAREF_V1) return "per-token traces are written by v1 only";
   if (chunk_trace(p.trace) && version < DELTAREF_V3) return "chunk traces are written by v3 and newer";
-  if (p.segments > 1 && version < DELTAREF_V6) return "sequences are cut by v6 only";
+  if (p.segments > 1 && version != DELTAREF_V6) return "sequences are cut by v6 only";
   out = {};
   out.version = version;
   if (std::string why = obstacles[version - 1](p, device, out); !why.empty()) return why;
@@ -231,6 +274,12 @@ std::string obstacle(std::int32_t version, const deltaref_gpu_problem& p, const 
   if (p.cu_seqlens)  // the offsets travel in front of the workspace
     out.workspace += static_cast<std::uint64_t>(rounded_up(8 * (p.sequences + 1), 256));
   return "";
+}
+
+/// Adds sentences to a text as long as it has room for them, the first one behind these words.
+void add(std::string& text, const char* words, const std::vector<std::string>& sentences, std::size_t room) {
+  for (const std::string& s : sentences)
+    if (const std::string more = words + s; text.size() + more.size() <= room) text += more, words = "; ";
 }
 
 }  // namespace
@@ -294,21 +343,23 @@ Refusal check(const deltaref_gpu_problem& p) {
 Refusal plan(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device, deltaref_gpu_plan_t& out) {
   if (Refusal r = check(p)) return r;
   out = {};
-  std::string passed_over;
+  std::vector<std::string> passed_over;
   for (std::int32_t version = p.version ? p.version : DELTAREF_NEWEST; version >= 1; --version) {
     deltaref_gpu_plan_t candidate{};
     const std::string why_not = obstacle(version, p, device, candidate);
     if (why_not.empty()) {
-      const std::string reason =
-          std::string(kVersions[version]) + (passed_over.empty() ? "" : "; not newer: " + passed_over);
       out = candidate;
+      std::string reason = kVersions[version];
+      add(reason, "; not newer: ", passed_over, sizeof out.reason - 1);
       std::snprintf(out.reason, sizeof out.reason, "%s", reason.c_str());
       return {};
     }
     if (p.version) return {DELTAREF_UNSUPPORTED, why_not + "; ask for version 0 to get the newest that fits"};
-    if (passed_over.empty()) passed_over = why_not;
+    if (std::ranges::find(passed_over, why_not) == passed_over.end()) passed_over.push_back(why_not);
   }
-  return {DELTAREF_UNSUPPORTED, passed_over};
+  Refusal none{DELTAREF_UNSUPPORTED, ""};
+  add(none.sentence, "", passed_over, std::string::npos);
+  return none;
 }
 
 namespace {

@@ -19,7 +19,9 @@ inline constexpr int kChunk = 64;      ///< C of the tensor-core kernels
 inline constexpr int kTile = 32;       ///< value channels of a block of v3
 inline constexpr int kMostStages = 4;  ///< chunks that a block of v4's serial stage, or a chain of v5, holds at most
 
-inline constexpr int kTeams = 3;  ///< of a producer of v5: warpgroups that prepare a chunk each
+inline constexpr int kV5Teams = 3;  ///< of a producer of v5: warpgroups that prepare a chunk each
+
+inline constexpr int kV7Stages = 3;  ///< chunks that a block of v7 holds the keys, queries and scores of
 
 inline constexpr int kMostSegments = 64;  ///< that v6 cuts a sequence into
 
@@ -78,7 +80,7 @@ constexpr std::int64_t v5_chain_shared(std::int64_t d_k, std::int64_t rows, std:
 
 /// Shared memory of a producer of v5: barriers; for each of its teams K, Q and W with room for two tiles, T, P,
 /// numbers.
-inline constexpr std::int64_t kV5ProducerShared = 1024 + kTeams * (8 * kSquareBytes + 7 * 1024);
+inline constexpr std::int64_t kV5ProducerShared = 1024 + kV5Teams * (8 * kSquareBytes + 7 * 1024);
 
 /// Shared memory of a block of v5, which may be either.
 constexpr std::int64_t v5_shared(std::int64_t d_k, std::int64_t rows, std::int64_t stages) {
@@ -89,6 +91,12 @@ constexpr std::int64_t v5_shared(std::int64_t d_k, std::int64_t rows, std::int64
 /// and by what those in the middle multiply the state.
 constexpr std::int64_t v6_matrices(std::int64_t segments) { return 2 * segments - 3; }
 constexpr std::int64_t v6_matrix(std::int64_t d) { return 4 * d * d; }  ///< bytes of one
+
+/// Shared memory of a block of v7: 28 KB of barriers, numbers, factors and diagonal blocks; in a stage K, Q and P;
+/// twice A as a pair, and V.
+constexpr std::int64_t v7_shared(std::int64_t d_k, std::int64_t d_v) {
+  return 28 * 1024 + kV7Stages * (2 * tile_bytes(d_k) + kSquareBytes) + 2 * (2 * kSquareBytes + tile_bytes(d_v));
+}
 
 /// Clusters of so many blocks, each as large as a multiprocessor, that are resident at a time. A cluster lies within
 /// one group of multiprocessors (GPC), and groups are not multiples of four or six: on an H200, which has 132, 66

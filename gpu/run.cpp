@@ -83,7 +83,7 @@ Refusal run(const deltaref_gpu_problem& p, void* workspace, std::size_t size, cu
   }
   using Launcher = cudaError_t(const Arguments&, deltaref_dtype, const deltaref_gpu_plan_t&, cudaStream_t);
   Launcher* const launchers[] = {launch_v1, launch_v2, launch_v3, a.per_channel ? launch_v4_kda : launch_v4,
-                                 launch_v5, launch_v5};
+                                 launch_v5, launch_v5, launch_v7};
   return from_cuda(launchers[todo.version - 1](a, static_cast<deltaref_dtype>(p.dtype), todo, stream),
                    deltaref_gpu_version_name(todo.version));
 }

@@ -9,8 +9,8 @@ deltaref_status returned(const Refusal& r);
 
 /// What to say where nothing can run.
 inline std::string no_device_sentence(bool driver) {
-  return driver ? "no NVIDIA GPU is visible here, so the CPU path is used"
-                : "no NVIDIA driver here (or one older than this program's CUDA runtime), so the CPU path is used";
+  return driver ? "no NVIDIA GPU is visible here; the CPU path needs none"
+                : "no NVIDIA driver here (or one older than this program's CUDA runtime); the CPU path needs none";
 }
 
 }  // namespace delta::gpu

@@ -69,13 +69,15 @@ std::set<Index> starts_unseen(Index n, Index segments) {
 void judge_agreement(const Case& c, Model& model, const Call& call, const Answer& got, const Report& report) {
   if (!model.outside(got.plan, call.dtype).empty() || !got.traces.contains("S")) return;
   const SixteenBits round{format_of(call.dtype)};
+  const Solve solve = solve_of(got.plan);
   const Shape& z = c.shape();
   Agreement o, state, all_o, all_states;
   for (Index n = 0; n < z.sequences(); ++n)
     for (Index h = 0; h < z.HV && z.length(n) > 0; ++h) {
       const Head<double> head = c.head(n, h);
       const Output<double>& own = got.result[static_cast<std::size_t>(n * z.HV + h)];
-      const Output<double> schedule = hopper(head, round, got.plan.segments), exact = hopper(head, Exact{});
+      const Output<double> schedule = hopper(head, solve, round, got.plan.segments),
+                           exact = hopper(head, solve, Exact{});
       all_o.add(own.O, schedule.O, exact.O, 0), all_states.add(own.S, schedule.S, exact.S, 0);  // shown, not judged
 
       // Each chunk from the kernel's own state: one flipped rounding of a state moves all that follows, and after a few
@@ -89,7 +91,7 @@ void judge_agreement(const Case& c, Model& model, const Call& call, const Answer
           S = S_next;
           continue;
         }
-        const Prepared<double> p = prepare(head, begin, {}, round), e = prepare(head, begin, {}, Exact{});
+        const Prepared<double> p = prepare(head, begin, solve, {}, round), e = prepare(head, begin, solve, {}, Exact{});
         const Mat<double> E = errors(S, p, p.V, round), E_exact = errors(S, e, e.V, Exact{});
         o.add(own.O.middleRows(begin, p.Q.rows()), outputs(S, p, E, round), outputs(S, e, E_exact, Exact{}),
               static_cast<double>(p.Q.rows() * z.d_v));

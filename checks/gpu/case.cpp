@@ -32,7 +32,7 @@ bool Case::served(std::int32_t version, std::int32_t dtype) const {
   const Shape& z = shape();
   if ((version == DELTAREF_V3 || version >= DELTAREF_V5) && per_channel()) return false;
   if (version >= DELTAREF_V5 && !hopper_is_here()) return false;
-  if (version >= DELTAREF_V6 && z.d_k != z.d_v) return false;
+  if (version == DELTAREF_V6 && z.d_k != z.d_v) return false;
   if (version >= DELTAREF_V4)
     return dtype <= DELTAREF_FP16 && (z.d_k == 64 || z.d_k == 128) && (z.d_v == 64 || z.d_v == 128);
   return true;

@@ -41,7 +41,7 @@ constexpr std::int32_t kMoreThanChunks = 7;  ///< segments: so many chunks has n
 
 /// The numbers of segments that a version is asked for: these sequences are too short for it to cut them by itself.
 std::vector<std::int32_t> segments_of(std::int32_t version) {
-  return version >= DELTAREF_V6 ? std::vector<std::int32_t>{2, 3, kMoreThanChunks} : std::vector<std::int32_t>{0};
+  return version == DELTAREF_V6 ? std::vector<std::int32_t>{2, 3, kMoreThanChunks} : std::vector<std::int32_t>{0};
 }
 
 bool holds(const Problem<double>& p, const Format& f) {
@@ -117,7 +117,7 @@ void work(const Job& job, const Selection& what, const Report& report) {
       const bool wide = dtype >= DELTAREF_FP32, tensor_cores = version >= DELTAREF_V4;
       for (const std::int32_t segments : segments_of(version)) {
         const Call call = c.call(version, dtype, segments);
-        if (version >= DELTAREF_V6) judge_beside_v5(c, model, call, report);
+        if (version == DELTAREF_V6) judge_beside_v5(c, model, call, report);
         if (segments == 2) continue;  // which is v5, bit by bit
         judge_outputs(c, model, call, report);
         if (version == DELTAREF_V1 && wide && numbers <= kTraced) judge_tokens(c, model, call, report);

@@ -239,7 +239,7 @@ std::string far_offsets(std::int32_t version, bool& same) {
   deltaref_gpu_problem big{}, one{};
   big.rule = DELTAREF_GATED_DELTA, big.dtype = DELTAREF_BF16, big.gate = DELTAREF_DECAY, big.version = version;
   big.B = B, big.T = T, big.H = big.HV = H, big.d_k = big.d_v = d, big.scale = 0.125;
-  if (version >= DELTAREF_V6) big.segments = 3;
+  if (version == DELTAREF_V6) big.segments = 3;
   one = big, one.B = one.H = one.HV = 1;
 
   const Problem<double> p = draw(find_rule("gated_delta")->info, *find_family("gate_half"),

@@ -92,9 +92,13 @@ void judge_laws(const Case& c, const Call& call, const Report& report) {
   laws.same_as("what memory held before", [](Call& x) { x.fill = 0x3a; });
   laws.same_as("layout of the state", [](Call& x) { x.layout = DELTAREF_STATE_KV; });
   laws.same_as("strides", [](Call& x) { x.padded = true; });
+  const auto may_own = [&, d_v = c.shape().d_v](std::int32_t rows) {  // of S, a block of that version
+    return call.version == DELTAREF_V4   ? rows < 128
+           : call.version == DELTAREF_V7 ? rows == d_v
+                                         : call.version >= DELTAREF_V5 && rows >= 64 && rows <= d_v;
+  };
   for (const std::int32_t rows : {16, 32, 64, 128})
-    if (call.version == DELTAREF_V4 ? rows < 128 : call.version >= DELTAREF_V5 && rows >= 64 && rows <= c.shape().d_v)
-      laws.same_as("rows a block", [&](Call& x) { x.rows = rows; });
+    if (may_own(rows)) laws.same_as("rows a block", [&](Call& x) { x.rows = rows; });
   if (!c.shape().offsets.empty())
     laws.sequences_alone();
   else if (c.shape().B == 1)

@@ -16,7 +16,7 @@ constexpr double kFloor = 1;  ///< of any error, in units of the unit roundoff
 constexpr double kTensorCoreSums = 8, kTensorCoreFloor = 64;
 
 const char* form_of(std::int32_t version) {
-  constexpr const char* names[] = {"", "tokens", "recurrent", "chunkwise", "one_solve", "errors", "errors"};
+  constexpr const char* names[] = {"", "tokens", "recurrent", "chunkwise", "one_solve", "errors", "errors", "errors"};
   static_assert(std::size(names) == DELTAREF_NEWEST + 1);
   return names[version];
 }
@@ -61,8 +61,9 @@ Expected Model::scheduled_outputs(const deltaref_gpu_plan_t& plan, const Format&
     twin = run<double>(c.rule.info, c.rule.over<double>(), c.meant,
                        [&](const Stream<double>& s) { return tensor_cores(s, f); });
   else
-    each_head(c.shape(),
-              [&](Index n, Index h) { twin.push_back(hopper(c.head(n, h), SixteenBits{f}, plan.segments)); });
+    each_head(c.shape(), [&](Index n, Index h) {
+      twin.push_back(hopper(c.head(n, h), solve_of(plan), SixteenBits{f}, plan.segments));
+    });
   const Distance d = distance(c.exact, twin);
   const Expected s = sums();
   // The schedule of v4 is given normalised rows; in the kernel the norm is a factor of what is written and rounded.

@@ -29,7 +29,7 @@ Quantities scheduled(const Case& c, const deltaref_gpu_plan_t& plan, const Forma
       if (!c.per_channel()) append(q["gamma"], x.gamma);
     });
   else
-    hopper(c.head(n, h), SixteenBits{f}, plan.segments, {}, [&](const Walked<double>& x) {
+    hopper(c.head(n, h), solve_of(plan), SixteenBits{f}, plan.segments, {}, [&](const Walked<double>& x) {
       append_square(q, 64, x.prepared.L, x.prepared.A);
       append(q["Z"], x.E), append(q["S"], x.S), append(q["gamma"], x.prepared.gamma);
     });

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "checks/gpu/case.hpp"
+#include "gpu/schedule/producer.hpp"
 #include "reference/forms/chunkwise.hpp"
 
 namespace delta::gpu {
@@ -81,6 +82,11 @@ template <Ring T> Quantities solve_quantities(const Stream<T>& s, Index C, bool 
       append(q["gamma"], as_double<T>(gamma));
     }
   return q;
+}
+
+/// \pre v5 or newer
+inline Solve solve_of(const deltaref_gpu_plan_t& plan) {
+  return plan.version == DELTAREF_V7 ? Solve::on_the_chain : Solve::beforehand;
 }
 
 /// What v5 and newer can show: the errors E of a chunk's tokens in the place of Z = B E, and what they are solved from,

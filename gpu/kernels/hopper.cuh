@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instructions of v5: barriers in shared memory, the copy engine, and products of a whole warpgroup. sm_90a.
+// The instructions of v5 to v7: barriers in shared memory, the copy engine, and products of a whole warpgroup. sm_90a.
 //
 // wgmma m64nNk16: D [64 x N] (+)= A [64 x 16] B [16 x N] by 128 threads. Warp w has the rows 16 w .. 16 w + 15, and in
 // a warp, with g = lane / 4 and t = lane % 4, four accumulators for every 8 columns j:
 //   d[4 j], d[4 j + 1] = D(g, 8 j + 2 t), D(g, 8 j + 2 t + 1)        d[4 j + 2], d[4 j + 3] = the same of row g + 8
 // A from registers lies likewise: the accumulators of 16 columns, rounded and packed, are the A of the next product.
+// A may lie in shared memory too, as B does.
 // B comes from shared memory, in tiles of 128-byte rows whose 16-byte pieces are exchanged as `swizzled<128>` does.
 #pragma once
 #include <cuda.h>
@@ -12,6 +13,7 @@
 #include <type_traits>
 
 #include "gpu/kernels/mma.cuh"
+#include "gpu/plan.hpp"
 
 namespace delta::gpu {
 
@@ -42,6 +44,17 @@ __device__ inline void wait(std::uint32_t barrier, unsigned parity) {
 }
 /// Makes barriers known to the copy engine and to the other blocks of the cluster, before they are met.
 __device__ inline void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory"); }
+
+/// Is this the last of so many warps to come here? The counter is 0 again then.
+__device__ inline bool is_last(std::uint32_t counter, unsigned warps) {
+  unsigned before = 0;
+  if (threadIdx.x % 32 == 0)
+    asm volatile("atom.acq_rel.cta.shared::cta.inc.u32 %0, [%1], %2;\n"
+                 : "=r"(before)
+                 : "r"(counter), "r"(warps - 1)
+                 : "memory");
+  return __any_sync(0xffffffffu, before == warps - 1);
+}
 
 // ---------------------------------------------------------------- clusters
 
@@ -74,7 +87,8 @@ __device__ inline void send_bytes(std::uint32_t to, std::uint32_t from, int byte
       : "memory");
 }
 
-/// Makes what this thread wrote to shared memory visible to the copy engine and the tensor cores.
+/// Makes what this thread wrote to shared memory, or knows by a barrier to be written, visible to the copy engine and
+/// the tensor cores.
 __device__ inline void fence_shared() { asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory"); }
 
 // ---------------------------------------------------------------- the copy engine
@@ -196,10 +210,41 @@ __device__ inline void store_matrices_transposed(std::uint32_t address, const st
                "r"(r[1]), "r"(r[2]), "r"(r[3])
                : "memory");
 }
+/// Below this a log decay is exactly 0 in fp32 wherever it is part of a product, as in v4.
+constexpr double kResetLog = -1000;
 /// Two numbers from shared memory, asked for in this place of the program.
 __device__ inline void load_pair(float& x, float& y, std::uint32_t address) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];\n" : "=f"(x), "=f"(y) : "r"(address) : "memory");
 }
+/// Stores 16 bytes, or nothing. In one instruction: a branch between a product and its wait would serialise the
+/// products.
+__device__ inline void store_if(bool there, void* to, const uint4& x) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4};\n}\n" ::"l"(to),
+               "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(static_cast<int>(there))
+               : "memory");
+}
 __device__ inline void team_barrier(int id) { asm volatile("bar.sync %0, 128;\n" ::"r"(id) : "memory"); }
+
+// ---------------------------------------------------------------- tiles
+
+constexpr int kTileBytes = kSquareBytes;  ///< 64 x 64 numbers of 16 bits
+
+/// Zeros in whole tiles, by one warp.
+__device__ inline void clear_tiles(unsigned char* tiles, int number) {
+#pragma unroll 1
+  for (int at = threadIdx.x % 32 * 16; at < number * kTileBytes; at += 32 * 16)
+    *reinterpret_cast<uint4*>(tiles + at) = make_uint4(0, 0, 0, 0);
+  fence_shared();
+}
+/// Zeros in the rows count .. 63 of tiles of 128-byte rows: what lies beyond a sequence's end, NaN included, is not
+/// read.
+template <int Threads> __device__ inline void clear_rows(unsigned char* tiles, int number, int count, int thread) {
+  for (int e = thread; e < number * (kChunk - count) * 8; e += Threads) {
+    const int tile = e / ((kChunk - count) * 8), rest = e % ((kChunk - count) * 8);
+    *reinterpret_cast<uint4*>(tiles + tile * kTileBytes + (count + rest / 8) * 128 + rest % 8 * 16) =
+        make_uint4(0, 0, 0, 0);
+  }
+  fence_shared();
+}
 
 }  // namespace delta::gpu

@@ -14,6 +14,7 @@ cudaError_t launch_v4_kda(const Arguments& a, deltaref_dtype dtype, const deltar
                           cudaStream_t stream);
 /// v5, and v6 where the plan has more than one segment.
 cudaError_t launch_v5(const Arguments& a, deltaref_dtype dtype, const deltaref_gpu_plan_t& plan, cudaStream_t stream);
+cudaError_t launch_v7(const Arguments& a, deltaref_dtype dtype, const deltaref_gpu_plan_t& plan, cudaStream_t stream);
 
 /// Lets a kernel have all the shared memory that a block may have. Always the same number: two threads that launch the
 /// same kernel at different sizes must not take it from each other.

@@ -99,6 +99,10 @@ __device__ inline void copy_async(std::uint32_t shared, const void* global, bool
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(global), "r"(there ? 16 : 0)
                : "memory");
 }
+/// Copies 4 bytes so.
+__device__ inline void copy_number(std::uint32_t shared, const void* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;\n" ::"r"(shared), "l"(global) : "memory");
+}
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
 template <int Pending> __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(Pending) : "memory");

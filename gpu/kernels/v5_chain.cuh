@@ -7,14 +7,6 @@
 
 namespace delta::gpu {
 
-/// Stores 16 bytes, or nothing. In one instruction: a branch between a product and its wait would serialise the
-/// products.
-__device__ inline void store_if(bool there, void* to, const uint4& x) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4};\n}\n" ::"l"(to),
-               "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(static_cast<int>(there))
-               : "memory");
-}
-
 /// The warp that keeps the stages full.
 template <class In, int D>
 __device__ void fill_stages(const Arguments& a, const Maps& maps, const Shape& shape, unsigned char* memory,
@@ -88,34 +80,6 @@ __device__ void acknowledge(const Arguments& a, const Shape& shape, unsigned cha
     arrive_there(in_block(by.block(shape), at + TeamShared<D>::barriers(by.team) + TeamShared<D>::kLanded));
     if (threadIdx.x % 32 == 0) arrive(at + Memory::kFree + 8 * ring.stage);
     __syncwarp();
-  }
-}
-
-/// A thread's numbers of S from memory: of rows i and i + 8, columns j and j + 1 of every eight. Neighbours are read
-/// together where they lie together: a sequence begins and ends with nothing else to do.
-template <int N> __device__ inline void read_state(float (&S)[N], const State& from, int i, int j) {
-  if (from.has_pairs()) {
-    const float* const at = &from(i, j);
-#pragma unroll
-    for (int e = 0; e < N; e += 2) {
-      const float2 x = *reinterpret_cast<const float2*>(at + e / 2 % 2 * 8 * from.row + e / 4 * 8);
-      S[e] = x.x, S[e + 1] = x.y;
-    }
-  } else {
-#pragma unroll
-    for (int e = 0; e < N; ++e) S[e] = from(i + e / 2 % 2 * 8, j + e / 4 * 8 + e % 2);
-  }
-}
-/// And to memory.
-template <int N> __device__ inline void write_state(const float (&S)[N], const State& to, int i, int j) {
-  if (to.has_pairs()) {
-    float* const at = &to(i, j);
-#pragma unroll
-    for (int e = 0; e < N; e += 2)
-      *reinterpret_cast<float2*>(at + e / 2 % 2 * 8 * to.row + e / 4 * 8) = make_float2(S[e], S[e + 1]);
-  } else {
-#pragma unroll
-    for (int e = 0; e < N; ++e) to(i + e / 2 % 2 * 8, j + e / 4 * 8 + e % 2) = S[e];
   }
 }
 

@@ -3,35 +3,16 @@
 //
 // A chain carries 64 or 128 rows of S along the chunks of a sequence (v6: of a part of one); a producer prepares, three
 // chunks at a time, what the state does not enter. All walk over the same chunks in the same order. For every chunk
-//   a chain's filler   finds a stage free, asks the copy engine for Q, K and V, and opens the stage to the producer
+//   a chain's filler   finds a stage free, opens it to the producer, and asks the copy engine for Q, V and K
 //   a producer's clerk fetches K and Q for its team, and sends what the team makes of them into the open stage: W
 //                      and T, then P and the factors
 //   the chain          uses the stage as soon as all of it is there; one of its warps tells the clerk that it is
 // A stage is opened in two halves, for what a chunk needs first (W, T, Q, V) is used up before the rest.
 #pragma once
-#include "gpu/kernels/hopper.cuh"
-#include "gpu/plan.hpp"
+#include "gpu/kernels/parts.cuh"
+#include "gpu/kernels/tensor_maps.cuh"
 
 namespace delta::gpu {
-
-constexpr int kTileBytes = kSquareBytes;  ///< 64 x 64 numbers of 16 bits
-
-/// Where the copy engine finds q, k and v.
-struct Maps {
-  CUtensorMap q, k, v;
-};
-
-/// What one launch walks. v5: every sequence whole. v6 cuts them: first `starts`, which finds the states that segments
-/// start from, then `replay`, which walks each from its own.
-enum class Pass { whole, starts, replay };
-
-/// A cluster: blocks that carry the S of a head, of 64 rows each for every warpgroup, then blocks that prepare.
-struct Shape {
-  int chains, producers, warpgroups, depth;  ///< depth: stages of a chain
-  unsigned segments;                         ///< of a sequence
-  Pass pass;
-  unsigned parts, clusters;  ///< what is walked, and clusters that share it
-};
 
 /// What the producer knows of a token and the chain multiplies with; the norms of q_i and k_i are in it too.
 struct Factors {
@@ -96,7 +77,7 @@ template <int D> struct TeamShared {
   static constexpr int kFactors = kP + kTileBytes;  ///< twice
   static constexpr int kNumbers = kFactors + 2 * static_cast<int>(sizeof(Factors));
   static constexpr int kBytes = (kNumbers + 2 * static_cast<int>(sizeof(Numbers)) + 1023) / 1024 * 1024;
-  static constexpr int kAll = kFirst + kTeams * kBytes;
+  static constexpr int kAll = kFirst + kV5Teams * kBytes;
   __device__ static constexpr int barriers(int team) { return team * kBarriers; }
   __device__ static constexpr int memory(int team) { return kFirst + team * kBytes; }
 };
@@ -110,85 +91,6 @@ constexpr bool kPlannedV5 = [] {
   return TeamShared<D>::kAll == kV5ProducerShared;
 }();
 static_assert(kPlannedV5<64> && kPlannedV5<128>);
-
-/// Matrices that v6 keeps of a (sequence, head) pair: the states that segments start from, but for S_0, then the M of
-/// the segments that have one. As many as the parts of `starts`.
-__host__ __device__ constexpr unsigned matrices_of(unsigned segments) { return 2 * segments - 3; }
-static_assert(matrices_of(2) == v6_matrices(2) && matrices_of(9) == v6_matrices(9));
-
-/// The first chunk of segment s of a sequence of n chunks.
-__device__ inline int cut(int n, unsigned s, unsigned segments) {
-  static_assert(kMostSegments <= 64, "n has 25 bits, and their product 32");
-  return static_cast<int>(static_cast<unsigned>(n) * s / segments);
-}
-
-/// A state in memory: its number (i, j) is data[i row + j column].
-struct State {
-  float* data = nullptr;
-  int row = 0, column = 0;
-  __device__ float& operator()(int i, int j) const { return data[i * row + j * column]; }
-  /// Do numbers (i, 2 j) and (i, 2 j + 1) lie so that they can be read together?
-  __device__ bool has_pairs() const { return column == 1 && reinterpret_cast<std::uintptr_t>(data) % 8 == 0; }
-};
-
-/// What a cluster walks at a stretch: consecutive chunks of a head, and the state that they carry along.
-struct Part {
-  int head = 0, key_head = 0;
-  int batch = 0, begin = 0, length = 0;  ///< tokens begin .. of that batch entry
-  int chunks = 0;
-  std::int64_t slot = 0;  ///< of the first chunk
-  bool outputs = true;    ///< o and traces are written
-  bool transfer = false;  ///< M of a segment: V = 0, and S starts from I. It ends where a whole chunk does
-  State from, to;         ///< no data: S starts from 0 or I; what becomes of it is not wanted
-
-  /// Where a chunk has its place in the arrays of a trace.
-  __device__ std::int64_t place(const Arguments& a, int c) const { return (slot + c) * a.HV + head; }
-};
-
-/// The part of that number. A (sequence, head) pair has in pass
-///   whole   one, from S_0 to the final state
-///   starts  the segments but the last, the first from S_0 and with its outputs, the others from 0 (N); then M of those
-///           others. Each leaves what it makes in a matrix of the workspace, which has the part's number
-///   replay  the segments but the first, each from where v6_scan.cuh has left its start, the last to the final state
-/// Segment s has the chunks floor(n s / segments) .. of n; where there are fewer chunks than segments, some have none.
-/// \formula{F59}
-__device__ inline Part find_part(const Arguments& a, const Shape& shape, unsigned number) {
-  Part p;
-  const unsigned segments = shape.segments, matrices = matrices_of(segments), heads = static_cast<unsigned>(a.HV);
-  unsigned pair = number, segment = 0;
-  if (shape.pass == Pass::starts) {
-    pair = number / matrices, segment = number % matrices;
-    p.transfer = segment >= segments - 1;
-    if (p.transfer) segment -= segments - 2;
-    p.outputs = segment == 0;
-  } else if (shape.pass == Pass::replay) {
-    pair = number / (segments - 1), segment = number % (segments - 1) + 1;
-  }
-  const unsigned n = pair / heads;
-  const Sequence s = a.sequence(n);
-  p.head = static_cast<int>(pair % heads), p.key_head = a.key_head(p.head);
-  p.batch = static_cast<int>(s.batch), p.begin = static_cast<int>(s.begin), p.length = static_cast<int>(s.length);
-  p.chunks = (p.length + kChunk - 1) / kChunk, p.slot = first_slot(a, n, kChunk);
-  if (shape.pass != Pass::whole) {
-    const int first = cut(p.chunks, segment, segments), last = cut(p.chunks, segment + 1, segments);
-    p.length = max(0, min(p.length, last * kChunk) - first * kChunk);
-    p.begin += first * kChunk, p.slot += first, p.chunks = last - first;
-  }
-  const auto state = [&](const void* all, unsigned index, bool vk) {
-    const std::int64_t size = static_cast<std::int64_t>(a.d_k) * a.d_v;
-    float* const data = all ? static_cast<float*>(const_cast<void*>(all)) + index * size : nullptr;
-    return vk ? State{data, a.d_k, 1} : State{data, 1, a.d_v};
-  };
-  if (shape.pass == Pass::replay)
-    p.from = state(a.workspace, pair * matrices + segment - 1, true);
-  else if (segment == 0)
-    p.from = state(a.initial_state, pair, a.state_vk);
-  if (shape.pass == Pass::starts)
-    p.to = state(a.workspace, number, true);
-  else if (segment + 1 == segments)
-    p.to = state(a.final_state, pair, a.state_vk);
-  return p;
-}
 
 /// The chunks of a cluster in the order in which all its blocks meet them: part after part, each from its beginning.
 struct Walk : Part {
@@ -217,7 +119,7 @@ struct Preparer {
   __device__ void next(const Shape& shape) {
     if (++producer < shape.producers) return;
     producer = 0;
-    if (++team == kTeams) team = 0;
+    if (++team == kV5Teams) team = 0;
   }
   __device__ unsigned block(const Shape& shape) const { return static_cast<unsigned>(shape.chains + producer); }
 };
@@ -233,23 +135,5 @@ struct Ring {
     for (stage += steps; stage >= depth; stage -= depth) ++round;
   }
 };
-
-/// Zeros in whole tiles, by one warp.
-__device__ inline void clear_tiles(unsigned char* tiles, int number) {
-#pragma unroll 1
-  for (int at = threadIdx.x % 32 * 16; at < number * kTileBytes; at += 32 * 16)
-    *reinterpret_cast<uint4*>(tiles + at) = make_uint4(0, 0, 0, 0);
-  fence_shared();
-}
-/// Zeros in the rows count .. 63 of tiles of 128-byte rows: what lies beyond a sequence's end, NaN included, is not
-/// read.
-template <int Threads> __device__ inline void clear_rows(unsigned char* tiles, int number, int count, int thread) {
-  for (int e = thread; e < number * (kChunk - count) * 8; e += Threads) {
-    const int tile = e / ((kChunk - count) * 8), rest = e % ((kChunk - count) * 8);
-    *reinterpret_cast<uint4*>(tiles + tile * kTileBytes + (count + rest / 8) * 128 + rest % 8 * 16) =
-        make_uint4(0, 0, 0, 0);
-  }
-  fence_shared();
-}
 
 }  // namespace delta::gpu

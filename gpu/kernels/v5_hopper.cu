@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(512, 1)
   const bool prepares = rank >= shape.chains;
   if (threadIdx.x == 0) {
     if (prepares) {
-      for (int team = 0; team < kTeams; ++team) {
+      for (int team = 0; team < kV5Teams; ++team) {
         const std::uint32_t barriers = at + Producer::barriers(team);
         init_barrier(barriers + Producer::kLoaded, 32);
         init_barrier(barriers + Producer::kEmptied, 4);
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(512, 1)
   // 65536 registers: 128 (3 x 152 + 56) of a producer, 128 (2 x 216 + 2 x 40) of a chain.
   // The order of the branches is the order of the code, and with others it took up to 15 % longer: neighbouring
   // multiprocessors run different branches out of one cache of instructions.
-  if (prepares && group < kTeams) {
+  if (prepares && group < kV5Teams) {
     take_registers<152>();
     prepare_chunks<In, D, Lambda, Trace>(a, shape, memory, cluster, rank - shape.chains, group);
   } else if (!prepares && group > 0 && group <= shape.warpgroups) {
@@ -77,34 +77,12 @@ __global__ void __launch_bounds__(512, 1)
   } else {
     give_registers<56>();
     const int team = warp % 4;
-    if (team < kTeams) keep_supplied<D, Trace>(a, maps, shape, memory, cluster, rank - shape.chains, team);
+    if (team < kV5Teams) keep_supplied<D, Trace>(a, maps, shape, memory, cluster, rank - shape.chains, team);
   }
   cluster_barrier();  // no block leaves while another may still reach into its memory
 }
 
 // ---------------------------------------------------------------- launching
-
-/// The tensor [B, T, heads, d] in boxes of 64 channels x 64 tokens of a head.
-cudaError_t describe(CUtensorMap& map, const Rows& x, deltaref_dtype dtype, std::int64_t B, std::int64_t T, int heads,
-                     int d) {
-  static const auto encode = [] {
-    void* f = nullptr;
-    auto found = cudaDriverEntryPointSymbolNotFound;
-    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault, &found);
-    return found == cudaDriverEntryPointSuccess ? reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(f) : nullptr;
-  }();
-  if (!encode) return cudaErrorNotSupported;
-  const auto extent = [](std::int64_t n) { return static_cast<cuuint64_t>(n); };
-  const auto stride = [&](std::int64_t elements, std::int64_t n) { return extent(n > 1 ? 2 * elements : 2 * d); };
-  const cuuint64_t sizes[] = {extent(d), extent(heads), extent(T), extent(B)};
-  const cuuint64_t strides[] = {stride(x.stride_h, heads), stride(x.stride_t, T), stride(x.stride_b, B)};
-  const cuuint32_t box[] = {64, 1, 64, 1}, steps[] = {1, 1, 1, 1};
-  const CUresult result =
-      encode(&map, dtype == DELTAREF_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4,
-             const_cast<void*>(x.data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
-}
 
 /// One walk: so many parts, shared by as many clusters as the plan allows.
 template <class In, int D, bool Lambda, bool Trace>
@@ -163,13 +141,7 @@ cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan
 
 cudaError_t launch_v5(const Arguments& a, deltaref_dtype dtype, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
   Maps maps{};
-  const std::int64_t B = a.offsets ? 1 : a.N;
-  if (a.T > 0 && a.q.data && a.k.data && a.v.data) {
-    cudaError_t error = describe(maps.q, a.q, dtype, B, a.T, a.H, a.d_k);
-    if (error == cudaSuccess) error = describe(maps.k, a.k, dtype, B, a.T, a.H, a.d_k);
-    if (error == cudaSuccess) error = describe(maps.v, a.v, dtype, B, a.T, a.HV, a.d_v);
-    if (error != cudaSuccess) return error;
-  }
+  if (const cudaError_t error = describe(maps, a, dtype); error != cudaSuccess) return error;
   if (dtype == DELTAREF_BF16)
     return a.d_k == 64 ? launch<__nv_bfloat16, 64>(a, maps, plan, stream)
                        : launch<__nv_bfloat16, 128>(a, maps, plan, stream);

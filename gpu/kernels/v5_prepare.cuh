@@ -1,46 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The producer of v5: what a chunk needs and the state does not enter.
 #pragma once
+#include "gpu/kernels/pairs.cuh"
 #include "gpu/kernels/v5_cluster.cuh"
 
 namespace delta::gpu {
-
-/// Below this a decay is exactly 0 in fp32 wherever it is part of a product, as in v4.
-constexpr double kResetLog = -1000;
-
-/// A 16 x 16 block as a sum of two 16-bit numbers each, right to 2^-17 in bf16: the registers of an operand, twice.
-struct Pair {
-  std::uint32_t big[4], small[4];
-};
-/// \param left, right  accumulators of the block's columns 0 .. 7 and 8 .. 15
-template <class In> __device__ inline Pair split(const float (&left)[4], const float (&right)[4]) {
-  Pair p;
-  as_operand<In>(p.big, left, right);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) p.small[i] = p.big[i];
-  rest_of_operand<In>(p.small, left, right);
-  return p;
-}
-/// Blocks travel as four 8 x 8 matrices of 128 bytes, then four of the rests; a lane gives the address of one row.
-constexpr int kBlockBytes = 4 * 16 * 16, kRestBytes = kBlockBytes / 2;
-__device__ inline std::uint32_t own_row(std::uint32_t block) { return block + threadIdx.x % 32 * 16; }
-__device__ inline void put_block(std::uint32_t to, const Pair& p) {
-  store_matrices(own_row(to), p.big), store_matrices(own_row(to) + kRestBytes, p.small);
-}
-__device__ inline Pair get_block(std::uint32_t from) {
-  Pair p;
-  load_matrices(p.big, own_row(from)), load_matrices(p.small, own_row(from) + kRestBytes);
-  return p;
-}
-/// D += A B for such blocks, A in registers; of the four products the smallest is left out.
-__device__ inline void multiply_blocks(float (&left)[4], float (&right)[4], const Pair& a, std::uint32_t b) {
-  std::uint32_t big[4], small[4];
-  load_matrices_transposed(big, own_row(b)), load_matrices_transposed(small, own_row(b) + kRestBytes);
-  using bf16 = __nv_bfloat16;
-  mma<bf16>(left, a.small, big[0], big[1]), mma<bf16>(right, a.small, big[2], big[3]);
-  mma<bf16>(left, a.big, small[0], small[1]), mma<bf16>(right, a.big, small[2], small[3]);
-  mma<bf16>(left, a.big, big[0], big[1]), mma<bf16>(right, a.big, big[2], big[3]);
-}
 
 /// A team of four warps prepares a chunk. With H_ij the decay from token j to token i and G = sl(c H . X K^T),
 /// \f[ X = K + \mathrm{diag}(\lambda)\,Q, \quad L = \mathrm{sl}(c\,H \odot X K^\top)\,B, \quad A = (I + L)^{-1}, \quad
@@ -182,8 +146,6 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     __syncwarp();
   }
 
-  /// Where the diagonal block has number (i, j), fp32: four neighbouring rows lie in different banks.
-  __device__ static int in_diagonal(int i, int j) { return 16 * i + (j ^ ((i & 2) << 2)); }
   /// A = (I + L)^{-1} of the diagonal block in place, by forward substitution: a lane has a column.
   __device__ void substitute(float* L) const {
     const int c = static_cast<int>(lane % 16);
@@ -208,7 +170,8 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
     __syncwarp();
   }
 
-  /// Where block (i, j) of L is, whose place A's takes; two more; and of -A D_a. W comes to lie over the first two.
+  /// Where block (i, j) of L is, whose place A's takes in squares of two; two more; and of -A D_a. W comes to lie over
+  /// the first two.
   __device__ std::uint32_t solve_block(int i, int j) const {
     return at + Memory::kSolve + static_cast<unsigned>(i * (i + 1) / 2 + j) * kBlockBytes;
   }
@@ -259,7 +222,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
 #pragma unroll
       for (int e = 0; e < 4; ++e) left[e] = -left[e], right[e] = -right[e];
     };
-    if (warp % 2 == 1) {  // squares of two; what others have is not needed yet
+    if (warp % 2 == 1) {  // squares of two; no other warp wants the factor between
       clear(), multiply_blocks(left, right, own, solve_block(warp, warp - 1));
       own = split<bf16>(left, right);
       clear(), multiply_blocks(left, right, own, solve_block(warp - 1, warp - 1));
@@ -378,7 +341,7 @@ __device__ void prepare_chunks(const Arguments& a, const Shape& shape, unsigned 
   team_barrier(1 + team);
   unsigned turn = 0;
   int steps = producer + shape.producers * team;
-  for (Walk x(a, shape, cluster); x.step(steps); steps = shape.producers * kTeams)
+  for (Walk x(a, shape, cluster); x.step(steps); steps = shape.producers * kV5Teams)
     Team<In, D, Lambda, Trace>{a, block, team, turn++}.prepare(x);
 }
 
@@ -487,7 +450,7 @@ __device__ void keep_supplied(const Arguments& a, const Maps& maps, const Shape&
   Ring ring;            // where the last of them belongs
   ring.skip(producer + shape.producers * team, shape.depth);
   int steps = producer + shape.producers * team;
-  for (Walk x(a, shape, cluster);; steps = shape.producers * kTeams) {
+  for (Walk x(a, shape, cluster);; steps = shape.producers * kV5Teams) {
     const bool more = x.step(steps);
     if (more) {
       take_numbers<Trace>(a, x, reinterpret_cast<Numbers*>(memory + Memory::kNumbers)[number & 1],
@@ -502,7 +465,7 @@ __device__ void keep_supplied(const Arguments& a, const Maps& maps, const Shape&
       send<D>(shape, block_at, at, barriers, ring.stage, number - 1);
       wait(barriers + Memory::kLanded, (number - 1) & 1);
       if (lane == 0) arrive(barriers + Memory::kReusable);
-      ring.skip(shape.producers * kTeams, shape.depth);
+      ring.skip(shape.producers * kV5Teams, shape.depth);
     }
     if (!more) break;
     ++number;

@@ -7,7 +7,7 @@
 //             Between the two, here, the states that they start from. The second walks each from its own.
 // Prediction  2 n / segments chunks in a row instead of n, where multiprocessors suffice for all parts at once; the
 //             launches and this scan cost 15 us and 1 us a segment. (1, 65536, 2): 1.1 ms becomes 0.2 ms.
-// Gained      on an H200 (1, 65536, 2) takes 0.28 ms instead of 1.04, (1, 65536, 8) 0.69. Filling both walks and
+// Gained      on an H200 (1, 65536, 2) takes 0.28 ms instead of 1.03, (1, 65536, 8) 0.68. Filling both walks and
 //             letting them run dry costs more than launching them: 40 us in all.
 #pragma once
 #include "gpu/kernels/v5_cluster.cuh"

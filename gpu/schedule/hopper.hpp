@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The schedule of v5 in plain C++, over any scalar; with more than one segment, that of v6. A head of a sequence is
-// served by two kinds of workers: producers prepare chunks, none waiting for another, and chains carry the state S
-// through them, one after the other. With `Exact` it is an identity, proved over the rationals; with `SixteenBits` it
-// rounds where the kernel rounds, and its error is what that kernel is expected to make.
+// The schedule of v5 in plain C++, over any scalar; with more than one segment, that of v6; where the chain solves,
+// that of v7, in one segment. A head of a sequence is served by two kinds of workers: producers prepare chunks, none
+// waiting for another, and chains carry the state S through them, one after the other. With `Exact` it is an identity,
+// proved over the rationals; with `SixteenBits` it rounds where the kernel rounds, and its error is what that kernel is
+// expected to make.
 #pragma once
 #include "gpu/schedule/split.hpp"
 
@@ -29,14 +30,14 @@ void replay(Mat<T>& S, const Segment<T>& segment, Mat<T>& O, const Rounding& rou
 }
 
 /// A head from its first token to its last: prepare, cut, scan, replay.
-/// \param segments  1: as v5; more: walked at the same time   \param watch  is shown each chunk, in order
+/// \param segments  1: as v5 and v7; more: walked at the same time   \param watch  is shown each chunk, in order
 /// \formula{F84}
 template <Ring T, class Rounding>
-Output<T> hopper(const Head<T>& head, const Rounding& round, Index segments = 1, const Tiles& tiles = {},
+Output<T> hopper(const Head<T>& head, Solve solve, const Rounding& round, Index segments = 1, const Tiles& tiles = {},
                  const Watch<Walked<T>>& watch = nullptr) {
   std::vector<Prepared<T>> chunks;
   for (Index begin = 0; begin < head.tokens(); begin += tiles.chunk)
-    chunks.push_back(prepare(head, begin, tiles, round));
+    chunks.push_back(prepare(head, begin, solve, tiles, round));
   const std::vector<Segment<T>> parts = cut(chunks, segments);
   const std::vector<Mat<T>> starts = scan(head.S0, parts, round);
 
@@ -47,11 +48,11 @@ Output<T> hopper(const Head<T>& head, const Rounding& round, Index segments = 1,
 
 /// Every head of every sequence.
 template <Ring T, class Rounding>
-Result<T> hopper(const RuleInfo& rule, const Problem<T>& p, const Rounding& round, Index segments = 1,
+Result<T> hopper(const RuleInfo& rule, const Problem<T>& p, Solve solve, const Rounding& round, Index segments = 1,
                  const Tiles& tiles = {}) {
   Result<T> out;
   for (Index n = 0; n < p.shape.sequences(); ++n)
-    for (Index j = 0; j < p.shape.HV; ++j) out.push_back(hopper(head(rule, p, n, j), round, segments, tiles));
+    for (Index j = 0; j < p.shape.HV; ++j) out.push_back(hopper(head(rule, p, n, j), solve, round, segments, tiles));
   return out;
 }
 

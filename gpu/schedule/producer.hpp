@@ -48,16 +48,25 @@ template <Ring T> Head<T> head(const RuleInfo& rule, const Problem<T>& p, Index 
   return h;
 }
 
-/// A chunk of c tokens as the chains receive it: its rows, three operands, and the factors of its tokens. The scalar is
+/// Who solves for the errors, E = A (V - D_a X S^T), where A = (I + L)^{-1} is known.
+enum class Solve {
+  beforehand,    ///< v5, v6: the producer multiplies A out, as far as it can: E = T V - W S^T, T = A, W = A D_a X
+  on_the_chain,  ///< v7: the chain itself. It waits for one product more, but nobody makes T, W and X
+};
+
+/// A chunk of c tokens as the chains receive it: its rows, its operands, and the factors of its tokens. The scalar is
 /// a `Number` here, since T is a matrix.
 template <Ring Number> struct Prepared {
+  Solve solve;          ///<            beforehand: with T and W; on the chain: with A, `share` and `read`
   Index begin;          ///<            its first token
   Mat<Number> Q, K, V;  ///< [c x d_k], [c x d_k], [c x d_v] as they lie in memory
   Mat<Number> L;        ///< [c x c]    sl(c H . X K^T) B; it stays with the producer
-  Mat<Number> A;        ///< [c x c]    (I + L)^{-1}; it stays too
+  Mat<Number> A;        ///< [c x c]    (I + L)^{-1}
   Mat<Number> T;        ///< [c x c]    A, an operand
   Mat<Number> W;        ///< [c x d_k]  A D_a X, an operand
   Mat<Number> P;        ///< [c x c]    scale (H . Q K^T) B, an operand
+  Vec<Number> share;    ///< [c]        lambda_i, times |k_i| / |q_i|: x_i is k_i + share_i q_i, times the norm of k_i
+  Vec<Number> read;     ///< [c]        D_a: c gamma_i, and the norm of k_i
   Vec<Number> gamma;    ///< [c]        alpha_1 ... alpha_i
   Vec<Number> output;   ///< [c]        D_f: scale gamma_i, and the norm of q_i
   Vec<Number> write;    ///< [c]        D_w: beta_j gamma_c / gamma_j, and the norm of k_j
@@ -116,24 +125,31 @@ template <Ring T, class Rounding> Mat<T> inverse_by_squares(const Mat<T>& L, Ind
 /// A D_a is a pair. Lambda and a row of X are rounded once each, like inputs, and X is K where lambda is 0. Where rows
 /// are still to be normalised, x = (k + lambda |k| / |q| q) / |k|: norms are factors, of lambda too.
 ///
+/// Where the chain solves there is no T and no W, and neither lambda nor X is rounded: the kernel does not make X, and
+/// has a sum of two products instead,
+/// \f[ X K^\top = K K^\top + \mathrm{diag}(\lambda)\,Q K^\top. \f]
+///
 /// B stands on the right, since with G = sl(H . X K^T) it can be pushed through the inverse,
 /// \f[ (I + B G)^{-1} B = B\,(I + G B)^{-1}: \f]
 /// the corrections are Z = B E, V is an operand of the errors E as it lies in memory, and the diagonal of T is 1.
 /// \param begin  the chunk's first token   \formula{F37} \formula{F38} \formula{F83}
 template <Ring T, class Rounding>
-Prepared<T> prepare(const Head<T>& head, Index begin, const Tiles& tiles, const Rounding& round) {
+Prepared<T> prepare(const Head<T>& head, Index begin, Solve solve, const Tiles& tiles, const Rounding& round) {
   const Index c = std::min(tiles.chunk, head.tokens() - begin);
   const auto of_chunk = [&](const Vec<T>& x) -> Vec<T> { return x.segment(begin, c); };
   const Vec<T> alpha = of_chunk(head.alpha), beta = of_chunk(head.beta), lambda = of_chunk(head.lambda),
                q_norm = of_chunk(head.q_norm), k_norm = of_chunk(head.k_norm);
-  Prepared<T> p{.begin = begin,
+  Prepared<T> p{.solve = solve,
+                .begin = begin,
                 .Q = head.Q.middleRows(begin, c),
                 .K = head.K.middleRows(begin, c),
                 .V = head.V.middleRows(begin, c)};
 
   const Mat<T> H = decays(alpha, tiles.tile);  // [c x c]
-  const Vec<T> share = round.operand(lambda.cwiseProduct(q_norm).cwiseQuotient(k_norm));
-  const Mat<T> X = round.operand(p.K + share.asDiagonal() * p.Q);                               // [c x d_k]
+  const bool beforehand = solve == Solve::beforehand;
+  const auto as_input = [&](const Mat<T>& M) -> Mat<T> { return beforehand ? Mat<T>(round.operand(M)) : M; };
+  p.share = as_input(lambda.cwiseProduct(q_norm).cwiseQuotient(k_norm));
+  const Mat<T> X = as_input(p.K + p.share.asDiagonal() * p.Q);                                  // [c x d_k]
   const Mat<T> XK = k_norm.asDiagonal() * Mat<T>(X * p.K.transpose()) * k_norm.asDiagonal();    // [c x c]
   const Mat<T> QK = q_norm.asDiagonal() * Mat<T>(p.Q * p.K.transpose()) * k_norm.asDiagonal();  // [c x c]
   p.L = strictly_lower<T>(head.c * H.cwiseProduct(XK) * beta.asDiagonal());                     // [c x c]  F83
@@ -143,9 +159,10 @@ Prepared<T> prepare(const Head<T>& head, Index begin, const Tiles& tiles, const 
   p.gamma = alpha[0] * H.col(0);
   p.output = head.scale * p.gamma.cwiseProduct(q_norm);
   p.write = beta.cwiseProduct(H.row(c - 1).transpose()).cwiseProduct(k_norm);
-  const Vec<T> D_a = head.c * p.gamma.cwiseProduct(k_norm);
-  p.T = round.operand(p.A);                                           // [c x c]    F37
-  p.W = round.operand(round.pair(p.A * D_a.asDiagonal()).sum() * X);  // [c x d_k]  F83
+  p.read = head.c * p.gamma.cwiseProduct(k_norm);
+  if (!beforehand) return p;
+  p.T = round.operand(p.A);                                              // [c x c]    F37
+  p.W = round.operand(round.pair(p.A * p.read.asDiagonal()).sum() * X);  // [c x d_k]  F83
   return p;
 }
 

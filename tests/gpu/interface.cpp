@@ -19,6 +19,7 @@ namespace delta::gpu {
 namespace {
 
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 
 constexpr deltaref_gpu_device_t kH200{90, 132, 232448}, kA100{80, 108, 166912}, kAda{89, 128, 101376},
@@ -99,14 +100,18 @@ TEST(Choice, TheNewestThatFitsAndItSaysWhyNotANewerOne) {
   EXPECT_EQ(planned(p).version, DELTAREF_V5);
   EXPECT_EQ(planned(p).chunk, 64);
   EXPECT_EQ(planned(p, kA100).version, DELTAREF_V4);
-  EXPECT_THAT(std::string(planned(p, kA100).reason), HasSubstr("v5 is for compute capability 9.0, the device has 8.0"));
+  for (const char* const newer : {"v5", "v7"})
+    EXPECT_THAT(std::string(planned(p, kA100).reason),
+                HasSubstr(std::string(newer) + " is for compute capability 9.0, the device has 8.0"));
   p.dtype = DELTAREF_FP32;
   EXPECT_EQ(planned(p).version, DELTAREF_V3);
-  EXPECT_THAT(std::string(planned(p).reason), HasSubstr("v5 takes bf16 and fp16"));
+  EXPECT_STREQ(planned(p).reason,
+               "v3 (the chunk form in shared memory); not newer: v7 takes bf16 and fp16; v5 takes bf16 and fp16; v4 "
+               "takes bf16 and fp16");
   p.dtype = DELTAREF_BF16, p.d_k = 100;
   EXPECT_THAT(std::string(planned(p).reason), HasSubstr("got 100 and 64"));
   p = sound(), p.q.stride_t += 4;
-  EXPECT_THAT(std::string(planned(p).reason), HasSubstr("aligned"));
+  EXPECT_THAT(std::string(planned(p).reason), EndsWith("multiples of 8 elements")) << "what has no room is left out";
   p = sound(), p.k.stride_h = 0;
   EXPECT_EQ(planned(p).version, DELTAREF_V4) << "the copy engine does not stand still";
   p = sound(), p.rule = DELTAREF_KDA, p.lambda = {};
@@ -138,13 +143,19 @@ TEST(Choice, AskingForAVersionThatDoesNotFitIsRefusedWithTheReason) {
   EXPECT_THAT(refused(sound(), DELTAREF_UNSUPPORTED, kVolta), HasSubstr("7.0"));
 }
 
+TEST(Choice, ARefusalHasEachReasonOnce) {
+  EXPECT_EQ(refused(sound(), DELTAREF_UNSUPPORTED, kVolta),
+            "the device has compute capability 7.0, 8.0 or newer is needed");
+}
+
 TEST(Choice, OfWholeSequencesDoesNotDependOnTheLength) {  // or appending tokens would change bits
-  deltaref_gpu_problem p = sound();
-  p.d_v = p.d_k, p.segments = 1, p.v = p.o = contiguous(p.v.data, p.T, p.HV, p.d_v);
-  const auto version = planned(p).version;
-  for (const std::int64_t T : {1, 2, 63, 65, 4096, 1 << 20}) {
-    p.T = T;
-    EXPECT_EQ(planned(p).version, version) << T;
+  for (const auto& [B, version] : {std::pair{2, DELTAREF_V5}, {20, DELTAREF_V7}}) {
+    deltaref_gpu_problem p = sound();
+    p.B = B, p.d_v = p.d_k, p.segments = 1, p.v = p.o = contiguous(p.v.data, p.T, p.HV, p.d_v);
+    for (const std::int64_t T : {1, 2, 63, 65, 4096, 1 << 20}) {
+      p.T = T;
+      EXPECT_EQ(planned(p).version, version) << T;
+    }
   }
 }
 
@@ -212,6 +223,114 @@ TEST(Clusters, OtherVersionsHaveNone) {
   }
 }
 
+/// So many heads of d_v value channels, for whichever version is chosen or for that one.
+deltaref_gpu_problem many(std::int64_t heads, std::int32_t version = DELTAREF_AUTO, std::int64_t d_v = 128) {
+  deltaref_gpu_problem p = hopper(heads, d_v);
+  p.version = version;
+  return p;
+}
+
+TEST(Alone, ManyHeadsHaveAMultiprocessorEach) {
+  for (const int heads : {67, 100, 132}) {
+    const deltaref_gpu_plan_t plan = planned(many(heads));
+    EXPECT_EQ(plan.version, DELTAREF_V7) << plan.reason;
+    EXPECT_THAT(cluster(plan), ElementsAre(128, 1, 0, heads));
+    EXPECT_EQ(plan.segments, 1);
+    EXPECT_EQ(plan.chunk, 64);
+    EXPECT_EQ(plan.stages, 3);
+    EXPECT_EQ(plan.workspace, 0);
+    EXPECT_STREQ(plan.reason, "v7 (one multiprocessor a head)");
+  }
+  for (const int heads : {199, 200, 264, 512, 1024}) {
+    EXPECT_EQ(planned(many(heads)).version, DELTAREF_V7) << heads;
+    EXPECT_THAT(cluster(planned(many(heads))), ElementsAre(128, 1, 0, 132)) << "blocks share the heads";
+  }
+  EXPECT_THAT(cluster(planned(many(100, DELTAREF_AUTO, 64))), ElementsAre(64, 1, 0, 100));
+}
+
+TEST(Alone, WhereClustersAreFasterTheyStay) {
+  for (const int heads : {12, 30, 31, 64, 66, 133, 140, 198}) {  // 133: a second round for one head, and v5 has three
+    const deltaref_gpu_plan_t plan = planned(many(heads));
+    EXPECT_EQ(plan.version, DELTAREF_V5) << heads;
+    EXPECT_THAT(std::string(plan.reason), HasSubstr("not newer: v7 would take longer here; v6 ")) << heads;
+  }
+  constexpr deltaref_gpu_device_t slice{90, 8, 232448};
+  EXPECT_EQ(planned(many(4), slice).version, DELTAREF_V5);
+  EXPECT_EQ(planned(many(5), slice).version, DELTAREF_V7) << "a slice is full sooner";
+}
+
+TEST(Alone, HeadsOfAllSequencesCount) {
+  deltaref_gpu_problem p = many(20);
+  EXPECT_EQ(planned(p).version, DELTAREF_V5);
+  p.B = 5;
+  EXPECT_THAT(cluster(planned(p)), ElementsAre(128, 1, 0, 100));
+  const std::int64_t offsets[] = {0, 10, 20, 20, 40};
+  p.B = 1, p.cu_seqlens = offsets, p.sequences = 4;
+  EXPECT_THAT(cluster(planned(p)), ElementsAre(128, 1, 0, 80));
+  EXPECT_EQ(planned(p).workspace, 256) << "the offsets, and nothing of its own";
+}
+
+TEST(Alone, MayBeForced) {
+  for (const int heads : {1, 64, 140}) {
+    const deltaref_gpu_plan_t plan = planned(many(heads, DELTAREF_V7));
+    EXPECT_EQ(plan.version, DELTAREF_V7);
+    EXPECT_THAT(cluster(plan), ElementsAre(128, 1, 0, std::min(heads, 132)));
+  }
+  for (const std::int64_t d_k : {64, 128})
+    for (const std::int64_t d_v : {64, 128}) {
+      deltaref_gpu_problem p = many(2, DELTAREF_V7, d_v);
+      p.d_k = d_k, p.q = p.k = contiguous(p.q.data, p.T, p.H, d_k);
+      EXPECT_THAT(cluster(planned(p)), ElementsAre(d_v, 1, 0, 2));
+    }
+  EXPECT_EQ(planned(many(100, DELTAREF_V5)).version, DELTAREF_V5) << "v5 may be forced beside it";
+  EXPECT_THAT(refused(many(100, DELTAREF_V6), DELTAREF_UNSUPPORTED), HasSubstr("would save too little time"));
+}
+
+TEST(Alone, ABlockCarriesAllRows) {
+  deltaref_gpu_problem p = many(100, DELTAREF_V7);
+  for (const std::int32_t rows : {0, 128}) {
+    p.rows = rows;
+    EXPECT_EQ(planned(p).rows, 128);
+  }
+  for (const std::int32_t rows : {16, 32, 64}) {
+    p.rows = rows;
+    EXPECT_THAT(refused(p, DELTAREF_UNSUPPORTED), HasSubstr("a block of v7 carries all d_v rows of S"));
+  }
+  p.version = DELTAREF_AUTO;
+  EXPECT_EQ(planned(p).version, DELTAREF_V5) << "which has chains of 64 rows";
+  p = many(100, DELTAREF_V7, 64), p.rows = 64;
+  EXPECT_EQ(planned(p).rows, 64);
+  p.rows = 128;
+  EXPECT_THAT(refused(p, DELTAREF_UNSUPPORTED), HasSubstr("carries all d_v rows"));
+}
+
+TEST(Alone, WhatStandsInTheWayIsSaid) {
+  const auto refusal = [](auto change, const deltaref_gpu_device_t& on = kH200) {
+    deltaref_gpu_problem p = many(100, DELTAREF_V7);
+    p.rule = DELTAREF_GATED_DELTA, p.lambda = {};
+    change(p);
+    return refused(p, DELTAREF_UNSUPPORTED, on);
+  };
+  int trace = 0;
+  EXPECT_THAT(refusal([](auto&) {}, kA100), HasSubstr("v7 is for compute capability 9.0, the device has 8.0"));
+  EXPECT_THAT(refusal([](auto& p) { p.segments = 2; }), HasSubstr("sequences are cut by v6 only"));
+  EXPECT_THAT(refusal([](auto& p) { p.rule = DELTAREF_KDA; }), HasSubstr("v7 takes a scalar decay"));
+  EXPECT_THAT(refusal([](auto& p) { p.dtype = DELTAREF_FP32; }), HasSubstr("v7 takes bf16 and fp16"));
+  EXPECT_THAT(refusal([](auto& p) { p.d_k = 100; }), HasSubstr("v7 has d_k and d_v of 64 and 128, got 100 and 128"));
+  EXPECT_THAT(refusal([](auto& p) { p.q.stride_t += 4; }), HasSubstr("v7 needs q, k, v and o aligned"));
+  EXPECT_THAT(refusal([](auto& p) { p.k.stride_h = 0; }), HasSubstr("v7 needs q, k and v with positive strides"));
+  EXPECT_THAT(refusal([](auto& p) { p.T = std::int64_t{1} << 31; }), HasSubstr("v7 counts tokens and chunks"));
+  EXPECT_THAT(refusal([&](auto& p) { p.trace.W = &trace; }), HasSubstr("v7 computes neither W nor U~"));
+  EXPECT_THAT(refusal([&](auto& p) { p.trace.U = &trace; }), HasSubstr("v7 computes neither W nor U~"));
+  EXPECT_THAT(refusal([&](auto& p) { p.trace.states = &trace; }), HasSubstr("v1 only"));
+  deltaref_gpu_device_t smaller = kH200;
+  smaller.shared_memory = v7_shared(128, 128) - 1;
+  EXPECT_THAT(refusal([](auto&) {}, smaller), HasSubstr("v7 needs 217088 bytes of shared memory"));
+  deltaref_gpu_problem p = many(100, DELTAREF_V7);
+  p.segments = 1, p.trace.gamma = p.trace.L_g = p.trace.inverse = p.trace.Z = p.trace.S = &trace;
+  EXPECT_EQ(planned(p).version, DELTAREF_V7) << "whole sequences, and the traces that it has";
+}
+
 /// One sequence of so many tokens and heads, as wide as it is high.
 deltaref_gpu_problem long_sequence(std::int64_t T, std::int64_t heads, std::int32_t segments = 0) {
   deltaref_gpu_problem p = hopper(heads);
@@ -269,11 +388,15 @@ TEST(Segments, MayBeForced) {
   p.rows = 128;
   EXPECT_THAT(cluster(planned(p)), ElementsAre(128, 1, 1, 6));
   p = long_sequence(4096, 2, 3);
-  for (p.version = DELTAREF_V1; p.version <= DELTAREF_V5; ++p.version)
-    EXPECT_THAT(refused(p, DELTAREF_UNSUPPORTED), HasSubstr("cut by v6 only")) << p.version;
+  for (p.version = DELTAREF_V1; p.version <= DELTAREF_NEWEST; ++p.version)
+    if (p.version != DELTAREF_V6) {
+      EXPECT_THAT(refused(p, DELTAREF_UNSUPPORTED), HasSubstr("cut by v6 only")) << p.version;
+    }
   p.version = DELTAREF_AUTO;
   EXPECT_THAT(refused(p, DELTAREF_UNSUPPORTED, kA100), HasSubstr("compute capability 9.0"));
-  p.version = DELTAREF_V6, p.segments = 1;
+  p = long_sequence(4096, 100, 3);
+  EXPECT_EQ(planned(p).version, DELTAREF_V6) << "also where heads are many";
+  p = long_sequence(4096, 2, 1), p.version = DELTAREF_V6;
   EXPECT_THAT(refused(p, DELTAREF_UNSUPPORTED), HasSubstr("segments = 1 asks for whole ones"));
 }
 
@@ -296,6 +419,8 @@ std::int64_t shared_memory(const deltaref_gpu_problem& p, const deltaref_gpu_pla
     case DELTAREF_V5:
     case DELTAREF_V6:
       return v5_shared(p.d_k, plan.rows, plan.stages);
+    case DELTAREF_V7:
+      return v7_shared(p.d_k, p.d_v);
     default:
       return 0;
   }
@@ -321,7 +446,7 @@ TEST(Memory, NoKernelAsksForMoreSharedMemoryThanTheDeviceHas) {
                   EXPECT_GE(plan.stages, 2);
                 }
               }
-  for (const auto version : {DELTAREF_V2, DELTAREF_V3, DELTAREF_V4, DELTAREF_V5})
+  for (const auto version : {DELTAREF_V2, DELTAREF_V3, DELTAREF_V4, DELTAREF_V5, DELTAREF_V7})
     EXPECT_GT(seen[version], 0) << version;
 }
 
@@ -335,7 +460,7 @@ TEST(Memory, StagesAreAsManyAsFit) {
   EXPECT_EQ(stages(128, 64), 3);
   EXPECT_EQ(stages(64, 128), 3);
   EXPECT_EQ(stages(64, 64), 4);
-  EXPECT_EQ(stages(64, 64, 64), kTeams) << "a chain with more stages than its one producer has teams waits for ever";
+  EXPECT_EQ(stages(64, 64, 64), kV5Teams) << "a chain with more stages than its one producer has teams waits for ever";
   EXPECT_EQ(v5_chain_shared(128, 64, 3), kH200.shared_memory) << "to the last byte";
   deltaref_gpu_device_t smaller = kH200;
   smaller.shared_memory = kV5ProducerShared - 1;  // a chain of two stages would fit
@@ -389,6 +514,7 @@ TEST(Sentences, EveryStatusHasAText) {
   EXPECT_STREQ(deltaref_gpu_status_text(static_cast<deltaref_status>(99)), "unknown status");
   EXPECT_STREQ(deltaref_gpu_rule_name(DELTAREF_Q_DELTA), "q_delta");
   EXPECT_STREQ(deltaref_gpu_rule_name(-1), "unknown rule");
+  EXPECT_STREQ(deltaref_gpu_version_name(DELTAREF_V7), "v7 (one multiprocessor a head)");
   EXPECT_STREQ(deltaref_gpu_version_name(17), "unknown version");
 }
 

@@ -26,16 +26,24 @@ template <Ring T> bool equal(const Result<T>& a, const Result<T>& b) {
   return std::ranges::equal(a, b, [](const Output<T>& x, const Output<T>& y) { return x.O == y.O && x.S == y.S; });
 }
 
-class HopperIsTheRule : public testing::TestWithParam<std::string_view> {
+constexpr Solve kSolves[] = {Solve::beforehand, Solve::on_the_chain};
+const char* name(Solve solve) { return solve == Solve::beforehand ? "beforehand" : "on_the_chain"; }
+/// Into how many segments a kernel that solves so may cut a sequence; 100: more than there are chunks.
+std::vector<Index> segments_of(Solve solve) {
+  return solve == Solve::beforehand ? std::vector<Index>{1, 2, 3, 100} : std::vector<Index>{1};
+}
+
+class HopperIsTheRule : public testing::TestWithParam<std::tuple<std::string_view, Solve>> {
  protected:
-  const Rule& rule = *find_rule(GetParam());
+  const Rule& rule = *find_rule(std::get<0>(GetParam()));
+  const Solve solve = std::get<1>(GetParam());
 
   template <Ring T> void expect_rule(const Shape& shape, const Tiles& tiles) const {
     for (const std::size_t resets : {0, 5}) {  // without them, or a segment would hide what came before it
       const Problem<T> p = random_problem<T>(rule, shape, resets);
       const Result<T> want = compute<T>(rule, "recurrent", 1, p);
-      for (const Index segments : {1, 2, 3, 100})
-        EXPECT_TRUE(equal(want, hopper(rule.info, p, Exact{}, segments, tiles)))
+      for (const Index segments : segments_of(solve))
+        EXPECT_TRUE(equal(want, hopper(rule.info, p, solve, Exact{}, segments, tiles)))
             << shape.text() << " chunks of " << tiles.chunk << ", tiles of " << tiles.tile << ", segments " << segments;
     }
   }
@@ -56,11 +64,14 @@ TEST_P(HopperIsTheRule, OverAPrimeField) {
 
 TEST_P(HopperIsTheRule, AtTheSizesOfTheKernel) { expect_rule<GF61>({.T = 200, .d_k = 64, .d_v = 64}, {}); }
 
-INSTANTIATE_TEST_SUITE_P(Rules, HopperIsTheRule, testing::ValuesIn(kScalarDecay),
-                         [](const auto& rule) { return std::string(rule.param); });
+INSTANTIATE_TEST_SUITE_P(Rules, HopperIsTheRule,
+                         testing::Combine(testing::ValuesIn(kScalarDecay), testing::ValuesIn(kSolves)),
+                         [](const auto& which) {
+                           return std::string(std::get<0>(which.param)) + "_" + name(std::get<1>(which.param));
+                         });
 
 /// A head of q_delta over the prime field, which has everything that a head can have.
-class OneHead : public testing::Test {
+class OneHead : public testing::TestWithParam<Solve> {
  protected:
   static constexpr Tiles tiles{.chunk = 4, .tile = 2};
   const Rule& rule = *find_rule("q_delta");
@@ -69,29 +80,31 @@ class OneHead : public testing::Test {
   Output<GF61> want = compute<GF61>(rule, "recurrent", 1, p)[0];
   std::vector<Prepared<GF61>> chunks = [this] {
     std::vector<Prepared<GF61>> all;
-    for (Index begin = 0; begin < h.tokens(); begin += tiles.chunk) all.push_back(prepare(h, begin, tiles, Exact{}));
+    for (Index begin = 0; begin < h.tokens(); begin += tiles.chunk)
+      all.push_back(prepare(h, begin, GetParam(), tiles, Exact{}));
     return all;
   }();
 };
 
-TEST_F(OneHead, NormsAreFactorsOfTheRows) {
+TEST_P(OneHead, NormsAreFactorsOfTheRows) {
   Head<GF61> divided = h;
   for (Index t = 0; t < h.tokens(); ++t) {
     divided.q_norm[t] = GF61(3 * t + 2), divided.k_norm[t] = GF61(5 * t + 7);
     divided.Q.row(t) *= GF61(1) / divided.q_norm[t], divided.K.row(t) *= GF61(1) / divided.k_norm[t];
   }
-  const Output<GF61> got = hopper(divided, Exact{}, 2, tiles);
-  EXPECT_TRUE(got.O == want.O);
-  EXPECT_TRUE(got.S == want.S);
+  for (const Index segments : segments_of(GetParam())) {
+    const Output<GF61> got = hopper(divided, GetParam(), Exact{}, segments, tiles);
+    EXPECT_TRUE(got.O == want.O && got.S == want.S) << segments;
+  }
 }
 
-TEST_F(OneHead, InvertsBySquares) {
+TEST_P(OneHead, InvertsBySquares) {
   const Mat<GF61> I = Mat<GF61>::Identity(4, 4);
   for (const Prepared<GF61>& c : chunks)
     EXPECT_TRUE(Mat<GF61>(c.A + c.A * c.L) == I.topLeftCorner(c.A.rows(), c.A.rows()));
 }
 
-TEST_F(OneHead, TheErrorsAreThoseBeforeEachWrite) {
+TEST_P(OneHead, TheErrorsAreThoseBeforeEachWrite) {
   Mat<GF61> S = h.S0, all(h.tokens(), h.V.cols());
   const Stream<GF61> tokens = stream(rule.info, rule.over<GF61>(), p, 0, 0);
   for (Index t = 0; t < h.tokens(); ++t) {
@@ -101,11 +114,11 @@ TEST_F(OneHead, TheErrorsAreThoseBeforeEachWrite) {
     S += s.beta * e * s.y.transpose();
     all.row(t) = e.transpose();
   }
-  hopper(h, Exact{}, 1, tiles,
+  hopper(h, GetParam(), Exact{}, 1, tiles,
          [&](const Walked<GF61>& w) { EXPECT_TRUE(w.E == all.middleRows(w.prepared.begin, w.E.rows())); });
 }
 
-TEST_F(OneHead, ASegmentIsTheAffineMapOfItsTokens) {
+TEST_P(OneHead, ASegmentIsTheAffineMapOfItsTokens) {
   Affine<GF61> tokens{Mat<GF61>::Identity(3, 3), Mat<GF61>::Zero(2, 3)};
   for (const MicroStep<GF61>& s : stream(rule.info, rule.over<GF61>(), p, 0, 0).steps) tokens.append(s);
   const Segment<GF61> all(chunks);
@@ -114,7 +127,7 @@ TEST_F(OneHead, ASegmentIsTheAffineMapOfItsTokens) {
 }
 
 /// The tests above can fail: each of these is a mistake that was made, or could be.
-TEST_F(OneHead, MistakesShow) {
+TEST_P(OneHead, MistakesShow) {
   using Chunk = Prepared<GF61>;
   const auto right = [&](auto change) {
     std::vector<Chunk> wrong = chunks;
@@ -126,16 +139,25 @@ TEST_F(OneHead, MistakesShow) {
   const auto beta = [&](const Chunk& c) -> Vec<GF61> { return h.beta.segment(c.begin, c.Q.rows()); };
   const auto inverse_beta = [&](const Chunk& c) -> Vec<GF61> { return beta(c).cwiseInverse(); };
   EXPECT_TRUE(right([](Chunk&) {}));
-  EXPECT_FALSE(right([](Chunk& c) { c.T = Mat<GF61>(c.T.transpose()); }));
-  EXPECT_FALSE(right([](Chunk& c) { c.W = c.T * c.K; })) << "W without decay and lambda";
   EXPECT_FALSE(right([&](Chunk& c) { c.write = beta(c); })) << "D_w without gamma";
   EXPECT_FALSE(right([&](Chunk& c) { c.write = inverse_beta(c).cwiseProduct(c.write); })) << "D_w without beta";
   EXPECT_FALSE(right([&](Chunk& c) { c.P = Mat<GF61>(c.P * inverse_beta(c).asDiagonal()); })) << "P without beta";
-  EXPECT_FALSE(right([&](Chunk& c) {
-    const Mat<GF61> reads = c.W + c.L * c.W;  // D_g X
-    c.T = Mat<GF61>(beta(c).asDiagonal() * c.A * inverse_beta(c).asDiagonal());
-    c.W = c.T * reads;
-  })) << "beta on the rows of L: T = (I + B G)^{-1} = B A B^{-1}";
+  const auto from_rows = [&](const Chunk& c) -> Mat<GF61> {  // (I + B G)^{-1} = B A B^{-1}
+    return beta(c).asDiagonal() * c.A * inverse_beta(c).asDiagonal();
+  };
+  if (GetParam() == Solve::beforehand) {
+    EXPECT_FALSE(right([](Chunk& c) { c.T = Mat<GF61>(c.T.transpose()); }));
+    EXPECT_FALSE(right([](Chunk& c) { c.W = c.T * c.K; })) << "W without decay and lambda";
+    EXPECT_FALSE(right([&](Chunk& c) {
+      const Mat<GF61> reads = c.W + c.L * c.W;  // D_g X
+      c.T = from_rows(c), c.W = c.T * reads;
+    })) << "beta on the rows of L";
+  } else {
+    EXPECT_FALSE(right([](Chunk& c) { c.A = Mat<GF61>(c.A.transpose()); }));
+    EXPECT_FALSE(right([&](Chunk& c) { c.A = from_rows(c); })) << "beta on the rows of L";
+    EXPECT_FALSE(right([](Chunk& c) { c.share.setZero(); })) << "X without lambda";
+    EXPECT_FALSE(right([](Chunk& c) { c.read.setOnes(); })) << "R without D_a";
+  }
 
   const std::vector<Segment<GF61>> parts = cut(chunks, 2);
   const Mat<GF61> M_0 = transfer(parts[0], 3, Exact{}), M_1 = transfer(parts[1], 3, Exact{}),
@@ -143,6 +165,9 @@ TEST_F(OneHead, MistakesShow) {
   EXPECT_TRUE(M_0 * M_1 == M);
   EXPECT_FALSE(M_1 * M_0 == M) << "the order of the segments";
 }
+
+INSTANTIATE_TEST_SUITE_P(Solves, OneHead, testing::ValuesIn(kSolves),
+                         [](const auto& solve) { return std::string(name(solve.param)); });
 
 TEST(Inverse, IsGoodToSixteenBits) {
   Mat<double> L = Mat<double>::Zero(61, 61);
@@ -164,15 +189,59 @@ TEST(Rounded, ErrsAsSixteenBitOperandsDo) {
       const Rule& rule = *find_rule(id);
       const Problem<double> p = draw(rule.info, *find_family(family), Size::parse("B1_T200_H1_HV1_K64_V32_C64"), 3);
       const Result<DoubleDouble> want = compute_paper<DoubleDouble>(rule, over<DoubleDouble>(p));
-      const Distance exact = distance(want, hopper(rule.info, p, Exact{}));
-      EXPECT_LT(std::max(exact.o, exact.state), 1e-12) << id << ' ' << family;
-      for (const Format& f : {kBf16, kFp16})
-        for (const Index segments : {1, 3}) {
-          const Distance d = distance(want, hopper(rule.info, p, SixteenBits{f}, segments));
-          EXPECT_LT(std::max(d.o, d.state), 3 * f.unit()) << id << ' ' << family << ' ' << f.name << ' ' << segments;
-          EXPECT_GT(d.o, 0.2 * f.unit()) << id << ' ' << family << ' ' << f.name << ": nothing was rounded";
-        }
+      for (const Solve solve : kSolves) {
+        const std::string what = std::string(id) + ' ' + family + ' ' + name(solve) + ' ';
+        const Distance exact = distance(want, hopper(rule.info, p, solve, Exact{}));
+        EXPECT_LT(std::max(exact.o, exact.state), 1e-12) << what;
+        for (const Format& f : {kBf16, kFp16})
+          for (const Index segments : segments_of(solve)) {
+            const Distance d = distance(want, hopper(rule.info, p, solve, SixteenBits{f}, segments));
+            EXPECT_LT(std::max(d.o, d.state), 3 * f.unit()) << what << f.name << ' ' << segments;
+            EXPECT_GT(d.o, 0.2 * f.unit()) << what << f.name << ": nothing was rounded";
+          }
+      }
     }
+}
+
+/// Where the chain solves, lambda and X are not rounded, nor is anything else that L is made of.
+TEST(Rounded, NothingIsRoundedBeforeLWhereTheChainSolves) {
+  const Rule& rule = *find_rule("q_delta");
+  const Problem<double> p = draw(rule.info, *find_family("gate_half"), Size::parse("B1_T64_H1_HV1_K64_V32_C64"), 3);
+  const Head<double> h = head(rule.info, p, 0, 0);
+  const auto prepared = [&](Solve solve, const auto& round) { return prepare(h, 0, solve, {}, round); };
+  const Prepared<double> exact = prepared(Solve::on_the_chain, Exact{});
+  const SixteenBits bf16{kBf16};
+  EXPECT_TRUE(prepared(Solve::on_the_chain, bf16).L == exact.L);
+  EXPECT_TRUE(prepared(Solve::on_the_chain, bf16).share == exact.share);
+  EXPECT_FALSE(prepared(Solve::beforehand, bf16).L == exact.L);
+}
+
+/// Pairs cut to their big halves.
+struct BigHalves : SixteenBits {
+  template <class M> Pair<typename M::Scalar> bf16_pair(const Eigen::MatrixBase<M>& A) const {
+    return {SixteenBits::bf16_pair(A).big, PlainMat<M>::Zero(A.rows(), A.cols())};
+  }
+};
+
+/// With one key and beta = 1 a token overwrites what the one before it wrote, e~_t = v_t - v_{t-1}: all but the first
+/// forget S and what it was rounded to. A chain that solves takes them from R, which does not, and is far larger here.
+TEST(Rounded, APairKeepsWhatIsLeftOfR) {
+  const Rule& rule = *find_rule("delta");
+  const Problem<double> p = draw(rule.info, *find_family("repeated_keys"), Size::parse("B1_T64_H1_HV1_K64_V32_C64"), 3);
+  Head<double> h = head(rule.info, p, 0, 0);
+  h.S0 *= 100;
+  const Prepared<double> exact = prepare(h, 0, Solve::on_the_chain, {}, Exact{});
+  const Mat<double> want = errors(h.S0, exact, exact.V, Exact{});
+  for (const Format& f : {kBf16, kFp16}) {
+    const auto error_after_first = [&](Solve solve, const auto& on_chain) {
+      const Prepared<double> c = prepare(h, 0, solve, {}, SixteenBits{f});
+      const Mat<double> E = errors(h.S0, c, c.V, on_chain);
+      return (E - want).bottomRows(63).norm() / want.bottomRows(63).norm() / f.unit();
+    };
+    EXPECT_LT(error_after_first(Solve::beforehand, SixteenBits{f}), 1) << f.name;
+    EXPECT_LT(error_after_first(Solve::on_the_chain, SixteenBits{f}), 1) << f.name;
+    EXPECT_GT(error_after_first(Solve::on_the_chain, BigHalves{f}), 10) << f.name;
+  }
 }
 
 /// The schedule of v4: without rounding it is the rule, with rounding it errs as 16-bit operands do.

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a block of v7 serves a head alone: what it has in shared memory, and who waits for whom.
+//
+// Two warpgroups carry 64 rows of S each along the chunks of a sequence. Two teams of four warps prepare the chunks,
+// number n by team n % 2. Who waits for what:
+//   a team   for K and Q of its chunk (full), and until A of its last one is used up (used); then it has the scores P
+//            and the inverse A of the chunk ready (ready)
+//   a chain  for K and Q (full) and V (value_full), then for A, P and the factors (ready); it has used A up (used)
+// Tiles are asked for by the chain: K and Q by the last of its warps to finish the chunk whose place they take, V by
+// the first warp of each warpgroup when all four have stored the o that lies in the place of the V before (value_free).
+// Of a chunk with rows beyond the end the team clears those of K and Q, which a chain does not read before `ready`
+// then, and each warp of a chain its channels of V.
+#pragma once
+#include "gpu/kernels/parts.cuh"
+#include "gpu/kernels/tensor_maps.cuh"
+
+namespace delta::gpu {
+
+/// A chunk as both sides of a block know it; they walk over all chunks of the block's parts in the same order.
+struct Chunk {
+  int left = 0;  ///< tokens of the sequence from here on; 0: there is no such chunk
+  int head, key_head, batch, token;
+  unsigned part;
+  std::int64_t place;                                              ///< in the arrays of a trace
+  __device__ int count() const { return min(left, int{kChunk}); }  ///< tokens of the chunk
+
+  /// The first chunk of the first part, from that number on, that has any.
+  __device__ static Chunk of_part(const Arguments& a, const Shape& shape, unsigned number) {
+    for (; number < shape.parts; number += shape.clusters) {
+      const Part p = find_part(a, shape, number);
+      if (p.chunks > 0) return {p.length, p.head, p.key_head, p.batch, p.begin, number, p.place(a, 0)};
+    }
+    return {};
+  }
+  /// So many chunks on.
+  __device__ Chunk next(const Arguments& a, const Shape& shape, int chunks) const {
+    Chunk to = *this;
+#pragma unroll 1
+    for (; chunks > 0 && to.left > 0; --chunks) {
+      to.left -= kChunk, to.token += kChunk, to.place += a.HV;
+      if (to.left <= 0) to = of_part(a, shape, to.part + shape.clusters);
+    }
+    return to;
+  }
+};
+
+/// What a chain multiplies with, a number a token. The norms of q_i and k_i are in it too.
+struct TokenFactors {
+  float output[kChunk];  ///< scale gamma_i: the share of S q_i in o_i
+  float write[kChunk];   ///< beta_i gamma_C / gamma_i: the share of e_i k_i^T in the next S
+  float read[kChunk];    ///< -c gamma_i: the share of S x_i in e_i
+  float lambda[kChunk];  ///< S x_i = S k_i + lambda_i S q_i
+  float gamma[4];        ///< [0]: gamma_C, the decay of the whole chunk; four, so that each begins at 16 bytes
+};
+
+/// What a team needs.
+struct TokenNumbers {
+  float high[kChunk], low[kChunk];  ///< G_i, the sum of log decays, in powers of two: rounded, and the rest
+  float beta[kChunk];               ///< 0 beyond the end
+  float key_norm[kChunk], query_norm[kChunk], key_length[kChunk];  ///< 1 / |k_i|, 1 / |q_i|, |k_i|
+  float columns[96];  ///< for blocks 1, 2, 3: beta_j times the decay from each token j before to the block's first
+  __device__ static int column(int block) { return 8 * block * (block - 1); }  ///< where those of a block begin
+
+  /// The decay from token j to token i.
+  __device__ float decay(int i, int j) const { return power_of_two((high[i] - high[j]) + (low[i] - low[j])); }
+};
+
+/// Shared memory of a block. Tiles start at whole KB, for their pieces are exchanged by address.
+template <int D> struct AloneShared {
+  static constexpr int kTeams = 2;  ///< and as many places for A and V
+  static constexpr int kStages = kV7Stages;
+  /// `full` goes by chunks and not by stages: a team has every other chunk, and may miss no phase of a barrier.
+  static constexpr int kFulls = kTeams * kStages;
+  static constexpr int kFull = 0;                          ///< of a chunk
+  static constexpr int kFinished = 48;                     ///< of a stage: a counter of warps, no barrier
+  static constexpr int kReady = 64, kUsed = 80;            ///< of a team
+  static constexpr int kValueFull = 96, kValueFree = 128;  ///< of a place, 16 bytes on for each warpgroup
+  /// Chunks that are known at a time: a team at n finds n + 6, and chunk n - 2, whose place that takes, has been asked
+  /// for by then.
+  static constexpr int kAhead = 8;
+  static constexpr int kChunks = 256, kGiven = kChunks + kAhead * static_cast<int>(sizeof(Chunk));
+  static constexpr int kFactors =  ///< behind gates, betas and lambdas as they were given
+      kGiven + 2 * kTeams * 3 * 4 * kChunk;
+  static constexpr int kNumbers = kFactors + kAhead * static_cast<int>(sizeof(TokenFactors));
+  static constexpr int kDiagonal =  ///< of L, then of A: 16 x 16 in fp32, a KB a warp
+      (kNumbers + 2 * kTeams * static_cast<int>(sizeof(TokenNumbers)) + 1023) / 1024 * 1024;
+  static constexpr int kKey = kDiagonal + kTeams * 4 * 1024;  ///< of a stage; Q behind it
+  static constexpr int kQuery = D / 64 * kTileBytes, kStage = 2 * kQuery;
+  static constexpr int kScores = kKey + kStages * kStage;            ///< P of a stage
+  static constexpr int kInverse = kScores + kStages * kTileBytes;    ///< A of a team, two tiles: rounded, and the rest
+  static constexpr int kValue = kInverse + kTeams * 2 * kTileBytes;  ///< V of a warpgroup, whose place o takes
+  static_assert(kValueFree + 32 <= kChunks && kKey % 1024 == 0);
+
+  __host__ __device__ static constexpr int bytes(int warpgroups) { return kValue + kTeams * warpgroups * kTileBytes; }
+
+  __device__ static void wait_full(std::uint32_t at, unsigned n) {
+    wait(at + kFull + 8 * (n % kFulls), n / kFulls & 1);
+  }
+  /// Of chunk n.
+  __device__ static int value(int warpgroups, int group, unsigned n) {
+    return kValue + (static_cast<int>(n % kTeams) * warpgroups + group) * kTileBytes;
+  }
+  __device__ static Chunk& chunk(unsigned char* block, unsigned n) {
+    return reinterpret_cast<Chunk*>(block + kChunks)[n % kAhead];
+  }
+  __device__ static float* given(unsigned char* block, unsigned n) {
+    return reinterpret_cast<float*>(block + kGiven) + n % (2 * kTeams) * 3 * kChunk;
+  }
+  /// As many places as of chunks; four would do.
+  __device__ static TokenFactors& factors(unsigned char* block, unsigned n) {
+    return reinterpret_cast<TokenFactors*>(block + kFactors)[n % kAhead];
+  }
+  /// Two for each team: those of its next chunk are made while it works with these.
+  __device__ static TokenNumbers& numbers(unsigned char* block, unsigned n) {
+    return reinterpret_cast<TokenNumbers*>(block + kNumbers)[n % (2 * kTeams)];
+  }
+};
+static_assert(AloneShared<64>::bytes(1) == v7_shared(64, 64) && AloneShared<128>::bytes(2) == v7_shared(128, 128));
+
+}  // namespace delta::gpu
