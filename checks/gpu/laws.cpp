@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
 #include "checks/gpu/judges.hpp"
 #include "gpu/schedule/split.hpp"
 
@@ -69,12 +72,35 @@ class Laws {
     }
   }
 
+  /// A decay that is none is passed on: from its token to the end of the sequence that head has no number in o, nor in
+  /// the final state. No bit changes of other heads, nor of the chunks before.
+  void broken_decay(const std::string& law, double alpha) const {
+    const Shape& z = case_.shape();
+    Index n = z.sequences() - 1;
+    while (n >= 0 && z.length(n) == 0) --n;
+    if (n < 0) return;
+    const Index h = z.HV - 1, t = z.length(n) / 2, C = std::max<Index>(once_.plan.chunk, 1);
+    Problem<double> p = case_.given;
+    *p.alpha.at(z.batch(n), z.begin(n) + t, h) = alpha;
+    const Answer broken = run_on_device(case_.rule.info, p, call_);
+    bool right = true;
+    for (std::size_t lane = 0; lane < broken.result.size(); ++lane) {
+      const auto &got = broken.result[lane], &whole = once_.result[lane];
+      if (lane != static_cast<std::size_t>(n * z.HV + h))
+        right = right && got.O == whole.O && got.S == whole.S;
+      else
+        right = right && got.O.topRows(t / C * C) == whole.O.topRows(t / C * C) &&
+                got.O.bottomRows(z.length(n) - t).array().isNaN().all() && got.S.array().isNaN().all();
+    }
+    expect(law, right);
+  }
+
  private:
   void expect(const std::string& law, bool equal) const {
     Row row = case_.row(call_, law);
     row.verdict = equal ? Verdict::passed : Verdict::failed;
     row.ratio = equal ? 0 : INFINITY;
-    if (!equal) row.reason = "not the same bits";
+    if (!equal) row.reason = "not the bits that the law asks for";
     report_(row);
   }
 
@@ -99,6 +125,10 @@ void judge_laws(const Case& c, const Call& call, const Report& report) {
   };
   for (const std::int32_t rows : {16, 32, 64, 128})
     if (may_own(rows)) laws.same_as("rows a block", [&](Call& x) { x.rows = rows; });
+  if (!c.given.alpha.empty()) {
+    laws.broken_decay("NaN for a decay", NAN);
+    if (call.version >= DELTAREF_V4) laws.broken_decay("a decay below 0", -0.5);  // they take its logarithm
+  }
   if (!c.shape().offsets.empty())
     laws.sequences_alone();
   else if (c.shape().B == 1)

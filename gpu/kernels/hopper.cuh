@@ -212,6 +212,9 @@ __device__ inline void store_matrices_transposed(std::uint32_t address, const st
 }
 /// Below this a log decay is exactly 0 in fp32 wherever it is part of a product, as in v4.
 constexpr double kResetLog = -1000;
+/// Neighbours that lie at a multiple of 8 bytes.
+__device__ inline float2 two(const float* x) { return *reinterpret_cast<const float2*>(x); }
+__device__ inline void put_two(float* to, float x, float y) { *reinterpret_cast<float2*>(to) = make_float2(x, y); }
 /// Two numbers from shared memory, asked for in this place of the program.
 __device__ inline void load_pair(float& x, float& y, std::uint32_t address) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];\n" : "=f"(x), "=f"(y) : "r"(address) : "memory");

@@ -44,7 +44,25 @@ __device__ inline void multiply_blocks(float (&left)[4], float (&right)[4], cons
   multiply_pairs(left, right, a, own_row(b), own_row(b) + kRestBytes);
 }
 
+__device__ inline void clear(float (&left)[4], float (&right)[4]) {
+#pragma unroll
+  for (int e = 0; e < 4; ++e) left[e] = right[e] = 0;
+}
+__device__ inline void negate(float (&left)[4], float (&right)[4]) {
+#pragma unroll
+  for (int e = 0; e < 4; ++e) left[e] = -left[e], right[e] = -right[e];
+}
+
 /// Where a diagonal block has number (i, j) while it is solved, in fp32: four neighbouring rows lie in different banks.
 __device__ inline int in_diagonal(int i, int j) { return 16 * i + (j ^ ((i & 2) << 2)); }
+/// As accumulators. \param g, t  the lane's row and its pair of columns
+__device__ inline void read_diagonal(float (&left)[4], float (&right)[4], const float* diagonal, int g, int t) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float2 l = two(diagonal + in_diagonal(g + 8 * h, 2 * t)),
+                 r = two(diagonal + in_diagonal(g + 8 * h, 2 * t + 8));
+    left[2 * h] = l.x, left[2 * h + 1] = l.y, right[2 * h] = r.x, right[2 * h + 1] = r.y;
+  }
+}
 
 }  // namespace delta::gpu

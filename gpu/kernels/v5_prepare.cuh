@@ -39,7 +39,6 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
         at + static_cast<unsigned>(tile + 2048 * i) + row * 128 + (piece ^ static_cast<unsigned>(2 * j)) * 16, x);
   }
   /// Two neighbouring numbers.
-  __device__ static float2 two(const float* x) { return *reinterpret_cast<const float2*>(x); }
 
   /// 1 / sqrt(|x|^2 + eps) of the row of K or Q that is the thread's; 1 for rows of zeros, as are those beyond the end.
   __device__ void take_norms() const {
@@ -203,44 +202,31 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
   __device__ void invert(const float* diagonal, const Walk& x) const {
     using bf16 = __nv_bfloat16;
     float left[4], right[4];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float2 l = two(diagonal + in_diagonal(g + 8 * h, 2 * t)),
-                   r = two(diagonal + in_diagonal(g + 8 * h, 2 * t + 8));
-      left[2 * h] = l.x, left[2 * h + 1] = l.y, right[2 * h] = r.x, right[2 * h + 1] = r.y;
-    }
+    read_diagonal(left, right, diagonal, g, t);
     __syncwarp();
     Pair own = split<bf16>(left, right);
     put_block(solve_block(warp, warp), own);
     barrier();  // and whatever gives way to -A D_a is used up
     use_block(warp, warp, left, right, x);
-    const auto clear = [&] {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) left[e] = right[e] = 0;
-    };
-    const auto negate = [&] {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) left[e] = -left[e], right[e] = -right[e];
-    };
     if (warp % 2 == 1) {  // squares of two; no other warp wants the factor between
-      clear(), multiply_blocks(left, right, own, solve_block(warp, warp - 1));
+      clear(left, right), multiply_blocks(left, right, own, solve_block(warp, warp - 1));
       own = split<bf16>(left, right);
-      clear(), multiply_blocks(left, right, own, solve_block(warp - 1, warp - 1));
-      negate();
+      clear(left, right), multiply_blocks(left, right, own, solve_block(warp - 1, warp - 1));
+      negate(left, right);
       put_block(solve_block(warp, warp - 1), split<bf16>(left, right));
       use_block(warp, warp - 1, left, right, x);
     }
     barrier();
     const int i = 2 + warp / 2, j = warp % 2;  // the warp's block of the square of four
-    clear();
+    clear(left, right);
 #pragma unroll 1
     for (int k = 2; k <= i; ++k) multiply_blocks(left, right, get_block(solve_block(i, k)), solve_block(k, j));
     own = split<bf16>(left, right);
     if (j == 1) put_block(block_between(i - 2), own);
     barrier();
-    clear(), multiply_blocks(left, right, own, solve_block(j, j));
+    clear(left, right), multiply_blocks(left, right, own, solve_block(j, j));
     if (j == 0) multiply_blocks(left, right, get_block(block_between(i - 2)), solve_block(1, 0));
-    negate();
+    negate(left, right);
     use_block(i, j, left, right, x);
     if (Trace && a.trace.inverse)
       for (int k = warp + 1; k < 4; ++k) trace_block(a.trace.inverse, x, warp, k, nullptr);

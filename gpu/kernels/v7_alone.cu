@@ -10,7 +10,7 @@
 //             1,100 instructions of each of eight warps on either side. (8, 2048, 16) in 0.1 ms where v5 takes 0.147.
 // Gained      on an H200 (8, 2048, 16) takes 0.126 ms and (16, 2048, 32) 0.455 where v5 takes 0.148 and 0.54. A chunk
 //             takes 5,900 cycles: a warp that shares a scheduler with three others issues an instruction in eleven, and
-//             has 600 to 1,200 of them in a row.
+//             has 700 to 1,200 of them in a row.
 #include <algorithm>
 
 #include "gpu/kernels/launch.hpp"

@@ -62,8 +62,6 @@ template <class In, int D, bool Trace> struct AloneTeam {
   __device__ TokenNumbers& numbers() const { return Memory::numbers(block, number_of_chunk()); }
   __device__ TokenFactors& factors() const { return Memory::factors(block, number_of_chunk()); }
   __device__ void barrier() const { team_barrier(1 + team()); }
-  __device__ static float2 two(const float* x) { return *reinterpret_cast<const float2*>(x); }
-  __device__ static void put_two(float* to, float x, float y) { *reinterpret_cast<float2*>(to) = make_float2(x, y); }
 
   // ---------------------------------------------------------------- numbers
 
@@ -340,29 +338,16 @@ template <class In, int D, bool Trace> struct AloneTeam {
     const std::uint32_t A = origin(lane);
     const float* const diagonal = this->diagonal(warp);
     float left[4], right[4];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float2 l = two(diagonal + in_diagonal(g + 8 * h, 2 * t)),
-                   r = two(diagonal + in_diagonal(g + 8 * h, 2 * t + 8));
-      left[2 * h] = l.x, left[2 * h + 1] = l.y, right[2 * h] = r.x, right[2 * h + 1] = r.y;
-    }
+    read_diagonal(left, right, diagonal, g, t);
     Pair mine = split<bf16>(left, right);
     put(block_of(A, warp, warp), mine);
     trace_inverse(warp, warp, left, right);
     barrier();
-    const auto clear = [&] {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) left[e] = right[e] = 0;
-    };
-    const auto negate = [&] {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) left[e] = -left[e], right[e] = -right[e];
-    };
     if (warp % 2 == 1) {
-      clear(), multiply_by(left, right, mine, block_of(A, warp, warp - 1));
+      clear(left, right), multiply_by(left, right, mine, block_of(A, warp, warp - 1));
       mine = split<bf16>(left, right);
-      clear(), multiply_by(left, right, mine, block_of(A, warp - 1, warp - 1));
-      negate();
+      clear(left, right), multiply_by(left, right, mine, block_of(A, warp - 1, warp - 1));
+      negate(left, right);
       put(block_of(A, warp, warp - 1), split<bf16>(left, right));
       trace_inverse(warp, warp - 1, left, right);
     } else {
@@ -372,15 +357,15 @@ template <class In, int D, bool Trace> struct AloneTeam {
     const int i = 2 + warp / 2, j = warp % 2;  // the warp's block of the square of four
     // Over the diagonal blocks 0 and 1, which nobody reads any more.
     const std::uint32_t between = at + static_cast<unsigned>(Memory::kDiagonal + (4 * team() + i - 2) * kBlockBytes);
-    clear();
+    clear(left, right);
 #pragma unroll 1
     for (int k = 2; k <= i; ++k) multiply_by(left, right, get(block_of(A, i, k)), block_of(A, k, j));
     mine = split<bf16>(left, right);
     if (j == 1) put_block(between, mine);
     barrier();
-    clear(), multiply_by(left, right, mine, block_of(A, j, j));
+    clear(left, right), multiply_by(left, right, mine, block_of(A, j, j));
     if (j == 0) multiply_by(left, right, get_block(between), block_of(A, 1, 0));
-    negate();
+    negate(left, right);
     put(block_of(A, i, j), split<bf16>(left, right));
     trace_inverse(i, j, left, right);
     if (Trace && a.trace.inverse)
