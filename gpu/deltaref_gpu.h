@@ -80,7 +80,7 @@ typedef struct {
   void* states;      /**< v1: [B, T, HV, d_v, d_k]  S_t */
   void* gamma;       /**< v3 to v7: [slots, HV, C]        gamma_i (scalar decay) */
   void* L_g;         /**< v3, v4: [slots, HV, C, C]   sl(B (H . X K^T));  v5 to v7: L = sl(H . X K^T) B */
-  void* inverse;     /**< v3 to v7: [slots, HV, C, C]     A = (I + L_g)^{-1}, of either */
+  void* inverse;     /**< v3 to v7: [slots, HV, C, C]     A = (I + L_g)^{-1}, of either; v7: of each diagonal square of 32 */
   void* W;           /**< v3: [slots, HV, C, d_k]   W = (I + L)^{-1} B X;  v4: D_g W, which alone its inverse gives */
   void* U;           /**< v3, v4: [slots, HV, C, d_v]   U~ = (I + L_g)^{-1} B V */
   void* Z;           /**< v3, v4: [slots, HV, C, d_v]   Z = U~ - D_g W S^T;  v5 to v7: E, with Z = B E */

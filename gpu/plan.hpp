@@ -21,7 +21,7 @@ inline constexpr int kMostStages = 4;  ///< chunks that a block of v4's serial s
 
 inline constexpr int kV5Teams = 3;  ///< of a producer of v5: warpgroups that prepare a chunk each
 
-inline constexpr int kV7Stages = 3;  ///< chunks that a block of v7 holds the keys, queries and scores of
+inline constexpr int kV7Stages = 4;  ///< chunks that a block of v7 holds the keys and queries of
 
 inline constexpr int kMostSegments = 64;  ///< that v6 cuts a sequence into
 
@@ -92,10 +92,10 @@ constexpr std::int64_t v5_shared(std::int64_t d_k, std::int64_t rows, std::int64
 constexpr std::int64_t v6_matrices(std::int64_t segments) { return 2 * segments - 3; }
 constexpr std::int64_t v6_matrix(std::int64_t d) { return 4 * d * d; }  ///< bytes of one
 
-/// Shared memory of a block of v7: 28 KB of barriers, numbers, factors and diagonal blocks; in a stage K, Q and P;
-/// twice A as a pair, and V.
+/// Shared memory of a block of v7: 15 KB of barriers, numbers and factors; K and Q of every stage; P three times; twice
+/// three squares of 32 x 32 in fp32, and V.
 constexpr std::int64_t v7_shared(std::int64_t d_k, std::int64_t d_v) {
-  return 28 * 1024 + kV7Stages * (2 * tile_bytes(d_k) + kSquareBytes) + 2 * (2 * kSquareBytes + tile_bytes(d_v));
+  return 15 * 1024 + kV7Stages * 2 * tile_bytes(d_k) + 3 * kSquareBytes + 2 * (3 * 32 * 128 + tile_bytes(d_v));
 }
 
 /// Clusters of so many blocks, each as large as a multiprocessor, that are resident at a time. A cluster lies within

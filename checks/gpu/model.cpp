@@ -16,7 +16,7 @@ constexpr double kFloor = 1;  ///< of any error, in units of the unit roundoff
 constexpr double kTensorCoreSums = 8, kTensorCoreFloor = 64;
 
 const char* form_of(std::int32_t version) {
-  constexpr const char* names[] = {"", "tokens", "recurrent", "chunkwise", "one_solve", "errors", "errors", "errors"};
+  constexpr const char* names[] = {"", "tokens", "recurrent", "chunkwise", "one_solve", "errors", "errors", "squares"};
   static_assert(std::size(names) == DELTAREF_NEWEST + 1);
   return names[version];
 }
@@ -25,7 +25,7 @@ const char* form_of(std::int32_t version) {
 template <Ring T> Quantities shown(const std::string& form, const Stream<T>& s, Index C, bool per_channel) {
   if (form == "chunkwise") return chunk_quantities(s, C);
   if (form == "one_solve") return solve_quantities(s, C, per_channel);
-  if (form == "errors") return error_quantities(s, C);
+  if (form == "errors" || form == "squares") return error_quantities(s, C, form == "errors" ? C : Tiles{}.square());
   Quantities q;
   token_by_token(s, &q);
   return q;

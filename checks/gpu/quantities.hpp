@@ -45,11 +45,17 @@ template <Ring T> Output<T> token_by_token(const Stream<T>& s, Quantities* shown
   return out;
 }
 
-/// L and its inverse, as wide as a kernel writes them.
-inline void append_square(Quantities& q, Index C, const Mat<double>& L, const Mat<double>& inverse) {
+/// L and its inverse, as wide as a kernel writes them. \param square  the inverse is known in diagonal squares of so
+/// many rows, and 0 outside of them
+inline void append_square(Quantities& q, Index C, const Mat<double>& L, const Mat<double>& inverse, Index square = 64) {
   Mat<double> wide = Mat<double>::Zero(L.rows(), C);
   wide.leftCols(L.cols()) = L, append(q["L_g"], wide);
-  wide.leftCols(L.cols()) = inverse, append(q["inverse"], wide);
+  wide.setZero();
+  for (Index i = 0; i < L.rows(); i += square) {
+    const Index n = std::min(square, L.rows() - i);
+    wide.block(i, i, n, n) = inverse.block(i, i, n, n);
+  }
+  append(q["inverse"], wide);
 }
 
 /// What v3 can show, by the CPU's chunk form over T.
@@ -91,7 +97,7 @@ inline Solve solve_of(const deltaref_gpu_plan_t& plan) {
 
 /// What v5 and newer can show: the errors E of a chunk's tokens in the place of Z = B E, and what they are solved from,
 /// where B stands on the right. \f[ (I + L)\,E = V - D_g X S^\top, \quad L = \mathrm{sl}(H \odot X K^\top)\,B \f]
-template <Ring T> Quantities error_quantities(const Stream<T>& s, Index C) {
+template <Ring T> Quantities error_quantities(const Stream<T>& s, Index C, Index square) {
   Quantities q;
   Mat<T> S = s.S0;
   for (Index begin = 0; begin < s.tokens(); begin += C) {
@@ -102,7 +108,7 @@ template <Ring T> Quantities error_quantities(const Stream<T>& s, Index C) {
     const Mat<T> E = solve_unit_lower<T>(L, r.V - r.gamma.asDiagonal() * from_state);  // [c x d_v]
     const Vec<T> write = r.beta.cwiseProduct(r.H.row(c - 1).transpose());              // [c]
     S = r.gamma[c - 1] * S + Mat<T>(write.asDiagonal() * E).transpose() * r.Y;         // [d_v x d_k]
-    append_square(q, C, as_double<T>(L), as_double<T>(solve_unit_lower<T>(L, Mat<T>::Identity(c, c))));
+    append_square(q, C, as_double<T>(L), as_double<T>(solve_unit_lower<T>(L, Mat<T>::Identity(c, c))), square);
     append(q["gamma"], as_double<T>(r.gamma)), append(q["Z"], as_double<T>(E)), append(q["S"], as_double<T>(S));
   }
   return q;

@@ -33,6 +33,10 @@ __device__ inline void expect_bytes(std::uint32_t barrier, int bytes) {
 __device__ inline void arrive(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(barrier) : "memory");
 }
+/// By one lane of a converged warp.
+__device__ inline void arrive_once(std::uint32_t barrier) {
+  asm volatile(DELTA_ONE_LANE("mbarrier.arrive.shared::cta.b64 _, [%0]")::"r"(barrier) : "memory");
+}
 /// Waits until the phase of that parity has completed.
 __device__ inline void wait(std::uint32_t barrier, unsigned parity) {
   asm volatile(
@@ -44,17 +48,6 @@ __device__ inline void wait(std::uint32_t barrier, unsigned parity) {
 }
 /// Makes barriers known to the copy engine and to the other blocks of the cluster, before they are met.
 __device__ inline void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory"); }
-
-/// Is this the last of so many warps to come here? The counter is 0 again then.
-__device__ inline bool is_last(std::uint32_t counter, unsigned warps) {
-  unsigned before = 0;
-  if (threadIdx.x % 32 == 0)
-    asm volatile("atom.acq_rel.cta.shared::cta.inc.u32 %0, [%1], %2;\n"
-                 : "=r"(before)
-                 : "r"(counter), "r"(warps - 1)
-                 : "memory");
-  return __any_sync(0xffffffffu, before == warps - 1);
-}
 
 // ---------------------------------------------------------------- clusters
 
@@ -100,6 +93,16 @@ __device__ inline void load_tile(std::uint32_t to, const CUtensorMap& map, int c
       DELTA_ONE_LANE("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
                      "{%3, %4, %5, %6}], [%2]")::"r"(to),
       "l"(&map), "r"(barrier), "r"(channel), "r"(head), "r"(token), "r"(batch)
+      : "memory");
+}
+
+/// 64 tokens x all channels of one head, tile after tile.
+__device__ inline void load_tiles(std::uint32_t to, const CUtensorMap& map, int token, int head, int batch,
+                                  std::uint32_t barrier) {
+  asm volatile(
+      DELTA_ONE_LANE("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+                     "{%6, %3, %6, %4, %5}], [%2]")::"r"(to),
+      "l"(&map), "r"(barrier), "r"(token), "r"(head), "r"(batch), "r"(0)
       : "memory");
 }
 
@@ -170,6 +173,16 @@ DELTA_PRODUCT(multiply, 32, "64", DELTA_N32, DELTA_D32, "%32", "%33", "%34", "%3
 DELTA_PRODUCT(multiply_along_n, 32, "64", DELTA_N32, DELTA_D32, "%32", "%33", "%34", "%35", "%36", "%37", "1")
 DELTA_PRODUCT(multiply_along_n, 64, "128", DELTA_N64, DELTA_D64, "%64", "%65", "%66", "%67", "%68", "%69", "1")
 
+/// D (+)= A B for 32 columns in tf32, m64n32k8. Eight columns of accumulators make an A by `as_tf32`; then B has the
+/// numbers of eight columns in the order 0 2 4 6 1 3 5 7 along k, for a thread's two neighbours are four apart there.
+__device__ inline void multiply_tf32(float (&d)[16], const std::uint32_t* a, std::uint64_t b, int add = 1) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\nwgmma.mma_async.sync.aligned.m64n32k8.f32.tf32.tf32 {" DELTA_N16
+      "}, {%16,%17,%18,%19}, %20, p, 1, 1;\n}\n"
+      : DELTA_D16(0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+}
+
 /// D (+)= A B with both in shared memory, 64 columns, B's rows along k: `multiply_tiles` for an A with rows along k,
 /// `multiply_columns` for one with rows along m.
 #define DELTA_PRODUCT_OF_TILES(NAME, ALONG_M)                                                                 \
@@ -219,12 +232,28 @@ __device__ inline void put_two(float* to, float x, float y) { *reinterpret_cast<
 __device__ inline void load_pair(float& x, float& y, std::uint32_t address) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];\n" : "=f"(x), "=f"(y) : "r"(address) : "memory");
 }
+__device__ inline std::uint32_t load_word(std::uint32_t address) {
+  std::uint32_t x;
+  asm volatile("ld.shared.b32 %0, [%1];\n" : "=r"(x) : "r"(address) : "memory");
+  return x;
+}
 /// Stores 16 bytes, or nothing. In one instruction: a branch between a product and its wait would serialise the
 /// products.
 __device__ inline void store_if(bool there, void* to, const uint4& x) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4};\n}\n" ::"l"(to),
                "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(static_cast<int>(there))
                : "memory");
+}
+__device__ inline void store_if(bool there, void* to, std::uint32_t x) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p st.global.b32 [%0], %1;\n}\n" ::"l"(to), "r"(x),
+               "r"(static_cast<int>(there))
+               : "memory");
+}
+/// An 8 x 8 matrix of 16-bit numbers across the warp, transposed: lane 4 i + j has numbers 2 j and 2 j + 1 of row i.
+__device__ inline std::uint32_t transposed(std::uint32_t x) {
+  std::uint32_t y;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;\n" : "=r"(y) : "r"(x));
+  return y;
 }
 __device__ inline void team_barrier(int id) { asm volatile("bar.sync %0, 128;\n" ::"r"(id) : "memory"); }
 

@@ -16,13 +16,6 @@ struct Split {
   }
 };
 
-__device__ inline void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 /// D [16 x 16] += M N for two 16 x 16 blocks of fp32 numbers in shared memory, rows `kSquare` apart.
 __device__ inline void multiply_blocks(float (&D)[2][4], const float* M, const float* N) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;

@@ -52,6 +52,24 @@ __device__ inline void mma(float (&d)[4], const std::uint32_t (&a)[4], std::uint
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/// The nearest number of 11 bits.
+__device__ inline std::uint32_t as_tf32(float x) {
+  std::uint32_t y;
+  asm("cvt.rn.tf32.f32 %0, %1;\n" : "=r"(y) : "f"(x));
+  return y;
+}
+/// Accumulators of 8 columns as the A of m16n8k8 or m64nNk8.
+__device__ inline void as_tf32(std::uint32_t* a, const float* d) {
+  a[0] = as_tf32(d[0]), a[1] = as_tf32(d[2]), a[2] = as_tf32(d[1]), a[3] = as_tf32(d[3]);
+}
+/// D += A B, m16n8k8.
+__device__ inline void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 /// Two neighbouring accumulator tiles as one A operand.
 template <class In>
 __device__ inline void as_operand(std::uint32_t (&a)[4], const float (&left)[4], const float (&right)[4]) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of 16 x 16 as sums of two 16-bit numbers each: what the inverse of v5 and v7 is made of.
+// Blocks of 16 x 16 as sums of two 16-bit numbers each: what the inverse of v5 is made of.
 #pragma once
 #include "gpu/kernels/hopper.cuh"
 

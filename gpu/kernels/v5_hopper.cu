@@ -141,7 +141,7 @@ cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan
 
 cudaError_t launch_v5(const Arguments& a, deltaref_dtype dtype, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
   Maps maps{};
-  if (const cudaError_t error = describe(maps, a, dtype); error != cudaSuccess) return error;
+  if (const cudaError_t error = describe(maps, a, dtype, Fetch::tile); error != cudaSuccess) return error;
   if (dtype == DELTAREF_BF16)
     return a.d_k == 64 ? launch<__nv_bfloat16, 64>(a, maps, plan, stream)
                        : launch<__nv_bfloat16, 128>(a, maps, plan, stream);

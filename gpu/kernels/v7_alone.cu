@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // v7: one multiprocessor a head. The chunk form of v5, solved for the errors on the way.
 //
-// Change      v5 prepares W, so that the chain waits twice a chunk; that is a fifth of what is prepared, and it takes a
-//             second multiprocessor. Here a block serves a head alone: two warpgroups carry S, and wait three times;
-//             two prepare in turns, and nothing is copied between blocks. What is prepared is little enough for 64
-//             registers a thread, so that the chain can have 192. Where heads fill the device, as many run as
-//             multiprocessors are.
+// Change      v5 prepares the inverse and W, so that the chain waits twice a chunk; that is more than half of what is
+//             prepared, and it takes a second multiprocessor. Here a block serves a head alone: two warpgroups carry S
+//             and solve for the errors, square by square; two prepare the rest in turns, and nothing is copied between
+//             blocks. What is prepared is little enough for 64 registers a thread, so that the chain can have 192.
+//             Where heads fill the device, as many run as multiprocessors are.
 // Prediction  4,600 to 4,900 cycles a chunk: 3,400 passes through shared memory, 3,100 cycles of the tensor cores, and
 //             1,100 instructions of each of eight warps on either side. (8, 2048, 16) in 0.1 ms where v5 takes 0.147.
-// Gained      on an H200 (8, 2048, 16) takes 0.126 ms and (16, 2048, 32) 0.455 where v5 takes 0.148 and 0.54. A chunk
-//             takes 5,900 cycles: a warp that shares a scheduler with three others issues an instruction in eleven, and
-//             has 700 to 1,200 of them in a row.
+// Gained      on an H200 (8, 2048, 16) takes 0.115 ms and (16, 2048, 32) 0.41 where v5 takes 0.148 and 0.54. A chunk
+//             takes 5,300 cycles: shared memory is busy for two thirds of them, and who asks it for something waits for
+//             300; a sequence of 2,048 tokens is 15 us longer than its chunks.
 #include <algorithm>
 
 #include "gpu/kernels/launch.hpp"
@@ -28,15 +28,11 @@ __global__ void __launch_bounds__(512, 1)
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   const std::uint32_t at = shared_address(memory);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < Memory::kFulls; ++i) init_barrier(at + Memory::kFull + 8 * i, 1);
-    for (int i = 0; i < Memory::kStages; ++i) reinterpret_cast<unsigned*>(memory + Memory::kFinished)[i] = 0;
+    for (int i = 0; i < Memory::kStages; ++i) init_barrier(at + Memory::kFull + 8 * i, 1);
     for (int i = 0; i < Memory::kTeams; ++i) {
       init_barrier(at + Memory::kReady + 8 * i, 128);
-      init_barrier(at + Memory::kUsed + 8 * i, 4 * shape.warpgroups);
-    }
-    for (int i = 0; i < 2 * Memory::kTeams; ++i) {
       init_barrier(at + Memory::kValueFull + 8 * i, 1);
-      init_barrier(at + Memory::kValueFree + 8 * i, 4);
+      init_barrier(at + Memory::kFinished + 8 * i, 4 * shape.warpgroups);
     }
     publish_barriers();
   }
@@ -46,16 +42,16 @@ __global__ void __launch_bounds__(512, 1)
       if (threadIdx.x == 0) Memory::chunk(memory, n) = x;
   }
   // P and A have no blocks right of the diagonal: zeros, and nobody writes there again.
-  clear_rows<512>(memory + Memory::kScores, Memory::kStages + 2 * Memory::kTeams, 0, threadIdx.x);
+  clear_rows<512>(memory + Memory::kScores, (Memory::kValue - Memory::kScores) / kTileBytes, 0, threadIdx.x);
   __syncthreads();
   // 65536 registers: 128 (2 x 192 + 2 x 64). The order of the branches is the order of the code, and what lies where in
   // the cache of instructions counts: the other order takes 3 to 4 % longer.
   if (group < shape.warpgroups) {
     take_registers<192>();
-    carry_alone<In, D, Trace>(a, maps, shape, memory, group);
+    carry_alone<In, D, Trace>(a, shape, memory, group);
   } else if (group >= 2) {  // with 64 rows of S warpgroup 1 has nothing to do
     give_registers<64>();
-    prepare_alone<In, D, Trace>(a, shape, memory, group - 2);
+    prepare_alone<In, D, Trace>(a, maps, shape, memory, group - 2);
   }
 }
 
@@ -86,7 +82,7 @@ cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan
 
 cudaError_t launch_v7(const Arguments& a, deltaref_dtype dtype, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
   Maps maps{};
-  if (const cudaError_t error = describe(maps, a, dtype); error != cudaSuccess) return error;
+  if (const cudaError_t error = describe(maps, a, dtype, Fetch::tiles); error != cudaSuccess) return error;
   if (dtype == DELTAREF_BF16)
     return a.d_k == 64 ? launch<__nv_bfloat16, 64>(a, maps, plan, stream)
                        : launch<__nv_bfloat16, 128>(a, maps, plan, stream);

@@ -3,11 +3,14 @@
 //
 // Two warpgroups carry 64 rows of S each along the chunks of a sequence. Two teams of four warps prepare the chunks,
 // number n by team n % 2. Who waits for what:
-//   a team   for K and Q of its chunk (full), and until A of its last one is used up (used); then it has the scores P
-//            and the inverse A of the chunk ready (ready)
-//   a chain  for K and Q (full) and V (value_full), then for A, P and the factors (ready); it has used A up (used)
-// Tiles are asked for by the chain: K and Q by the last of its warps to finish the chunk whose place they take, V by
-// the first warp of each warpgroup when all four have stored the o that lies in the place of the V before (value_free).
+//   a team   for K and Q of its chunk (full); then it has the scores P and the squares of the chunk ready (ready)
+//   a chain  for K and Q (full) and V (value_full), then for the squares, P and the factors (ready); then it is through
+//            with the chunk (finished)
+// The team of chunk n waits until the chain is through with n - 2 before it writes squares and asks for tiles: K and Q
+// of chunk n + 2 take the place of those of n - 2, V of chunk n that of its V. And until it is through with n - 1
+// before it says `ready`, for P of chunk n + 2 takes the place of that one's. So nobody waits for a barrier that could
+// be two phases on, which looks like none.
+//
 // Of a chunk with rows beyond the end the team clears those of K and Q, which a chain does not read before `ready`
 // then, and each warp of a chain its channels of V.
 #pragma once
@@ -15,6 +18,12 @@
 #include "gpu/kernels/tensor_maps.cuh"
 
 namespace delta::gpu {
+
+/// The same number, but nothing that is made of it is kept in registers from one place to the next: it is made anew.
+__device__ inline unsigned anew(unsigned x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
 
 /// A chunk as both sides of a block know it; they walk over all chunks of the block's parts in the same order.
 struct Chunk {
@@ -67,34 +76,31 @@ struct TokenNumbers {
 
 /// Shared memory of a block. Tiles start at whole KB, for their pieces are exchanged by address.
 template <int D> struct AloneShared {
-  static constexpr int kTeams = 2;  ///< and as many places for A and V
-  static constexpr int kStages = kV7Stages;
-  /// `full` goes by chunks and not by stages: a team has every other chunk, and may miss no phase of a barrier.
-  static constexpr int kFulls = kTeams * kStages;
-  static constexpr int kFull = 0;                          ///< of a chunk
-  static constexpr int kFinished = 48;                     ///< of a stage: a counter of warps, no barrier
-  static constexpr int kReady = 64, kUsed = 80;            ///< of a team
-  static constexpr int kValueFull = 96, kValueFree = 128;  ///< of a place, 16 bytes on for each warpgroup
+  static constexpr int kTeams = 2;           ///< and as many places for squares and V
+  static constexpr int kStages = kV7Stages;  ///< places for K and Q. Each is one team's, which so misses no phase of it
+  static constexpr int kScored = 3;          ///< places for P
+  static constexpr int kFull = 0;            ///< of a stage
+  static constexpr int kReady = 64, kFinished = 80, kValueFull = 96;  ///< of a team
   /// Chunks that are known at a time: a team at n finds n + 6, and chunk n - 2, whose place that takes, has been asked
   /// for by then.
   static constexpr int kAhead = 8;
-  static constexpr int kChunks = 256, kGiven = kChunks + kAhead * static_cast<int>(sizeof(Chunk));
+  static constexpr int kChunks = 128, kGiven = kChunks + kAhead * static_cast<int>(sizeof(Chunk));
   static constexpr int kFactors =  ///< behind gates, betas and lambdas as they were given
       kGiven + 2 * kTeams * 3 * 4 * kChunk;
-  static constexpr int kNumbers = kFactors + kAhead * static_cast<int>(sizeof(TokenFactors));
-  static constexpr int kDiagonal =  ///< of L, then of A: 16 x 16 in fp32, a KB a warp
+  static constexpr int kNumbers = kFactors + 2 * kTeams * static_cast<int>(sizeof(TokenFactors));
+  static constexpr int kKey =  ///< of a stage; Q behind it
       (kNumbers + 2 * kTeams * static_cast<int>(sizeof(TokenNumbers)) + 1023) / 1024 * 1024;
-  static constexpr int kKey = kDiagonal + kTeams * 4 * 1024;  ///< of a stage; Q behind it
   static constexpr int kQuery = D / 64 * kTileBytes, kStage = 2 * kQuery;
-  static constexpr int kScores = kKey + kStages * kStage;            ///< P of a stage
-  static constexpr int kInverse = kScores + kStages * kTileBytes;    ///< A of a team, two tiles: rounded, and the rest
-  static constexpr int kValue = kInverse + kTeams * 2 * kTileBytes;  ///< V of a warpgroup, whose place o takes
-  static_assert(kValueFree + 32 <= kChunks && kKey % 1024 == 0);
+  static constexpr int kScores = kKey + kStages * kStage;
+  /// Of a team, 96 rows of 32 numbers in fp32: the first of the two squares of A, -L below it, the second square.
+  static constexpr int kSquares = kScores + kScored * kTileBytes, kSquareRows = 32 * 128;
+  static constexpr int kValue = kSquares + kTeams * 3 * kSquareRows;  ///< V of a warpgroup, two places
+  static_assert(kFull + 8 * kStages <= kReady && kGiven % 16 == 0 && kKey % 1024 == 0 && kStages % kTeams == 0);
 
   __host__ __device__ static constexpr int bytes(int warpgroups) { return kValue + kTeams * warpgroups * kTileBytes; }
 
   __device__ static void wait_full(std::uint32_t at, unsigned n) {
-    wait(at + kFull + 8 * (n % kFulls), n / kFulls & 1);
+    wait(at + kFull + 8 * (n % kStages), n / kStages & 1);
   }
   /// Of chunk n.
   __device__ static int value(int warpgroups, int group, unsigned n) {
@@ -106,9 +112,8 @@ template <int D> struct AloneShared {
   __device__ static float* given(unsigned char* block, unsigned n) {
     return reinterpret_cast<float*>(block + kGiven) + n % (2 * kTeams) * 3 * kChunk;
   }
-  /// As many places as of chunks; four would do.
   __device__ static TokenFactors& factors(unsigned char* block, unsigned n) {
-    return reinterpret_cast<TokenFactors*>(block + kFactors)[n % kAhead];
+    return reinterpret_cast<TokenFactors*>(block + kFactors)[n % (2 * kTeams)];
   }
   /// Two for each team: those of its next chunk are made while it works with these.
   __device__ static TokenNumbers& numbers(unsigned char* block, unsigned n) {

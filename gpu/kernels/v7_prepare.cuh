@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a team of v7 prepares: of a chunk, what the state does not enter.
 #pragma once
-#include "gpu/kernels/pairs.cuh"
 #include "gpu/kernels/v7_block.cuh"
 
 namespace delta::gpu {
@@ -25,47 +24,69 @@ __device__ inline std::int64_t in_units(float gate, bool is_log) {
 struct Place {
   unsigned thread, lane;
   int warp, first, g, t;  ///< first: of the warp's rows
-  __device__ Place(unsigned in_team, int of_team) : thread(in_team), warp(of_team), first(16 * of_team) {
-    asm volatile("" : "+r"(thread));
+  __device__ Place(unsigned in_team, int of_team) : thread(anew(in_team)), warp(of_team), first(16 * of_team) {
     lane = thread % 32, g = static_cast<int>(lane / 4), t = static_cast<int>(lane % 4);
   }
 };
 
-/// Four warps prepare a chunk: the scores P, and the inverse A of I + L as a pair of bf16 operands.
+/// Four warps prepare a chunk: the scores P; of A = (I + L)^{-1} the two diagonal squares of 32; and -L between them.
 /// \f[ L = \mathrm{sl}(c\,H \odot X K^\top)\,B, \quad X K^\top = K K^\top + \mathrm{diag}(\lambda)\,Q K^\top, \quad
-///     A = (I + L)^{-1}, \quad P = \mathrm{scale}\,(H \odot Q K^\top)\,B \f]
+///     P = \mathrm{scale}\,(H \odot Q K^\top)\,B \f]
 /// X itself is not needed, here or by the chain: lambda is a factor of rows of Q K^T. A warp has 16 rows of what it
-/// multiplies, and of A and L a block of 16 x 16 at a time. \formula{F37} \formula{F38} \formula{F83}
+/// multiplies, and of A and L a block of 16 x 16 at a time. What bounds a team is the number of times that it waits for
+/// shared memory, which is busy with operands of products; so what is known to be needed is asked for together.
+/// \formula{F37} \formula{F38} \formula{F83}
 template <class In, int D, bool Trace> struct AloneTeam {
   using Memory = AloneShared<D>;
   const Arguments& a;
+  const Maps& maps;
+  const Shape& shape;
   unsigned char* const block;  ///< shared memory
   const unsigned n;            ///< the chunk's number
   const unsigned thread;       ///< of the team
   const int warp;
   const std::uint32_t at = shared_address(block);
 
+  __device__ AloneTeam of_chunk(unsigned m) const { return {a, maps, shape, block, m, thread, warp}; }
   __device__ Place place() const { return {thread, warp}; }
   /// The chunk's number, asked for anew for the same reason.
-  __device__ unsigned number_of_chunk() const {
-    unsigned m = n;
-    asm volatile("" : "+r"(m));
-    return m;
-  }
+  __device__ unsigned number_of_chunk() const { return anew(n); }
   __device__ int team() const { return static_cast<int>(number_of_chunk() % Memory::kTeams); }
   __device__ int stage() const { return static_cast<int>(number_of_chunk() % Memory::kStages); }
   __device__ int key() const { return Memory::kKey + stage() * Memory::kStage; }
-  __device__ int scores() const { return Memory::kScores + stage() * kTileBytes; }
-  __device__ int inverse() const { return Memory::kInverse + team() * 2 * kTileBytes; }
+  __device__ int scores() const {
+    return Memory::kScores + static_cast<int>(number_of_chunk() % Memory::kScored) * kTileBytes;
+  }
+  __device__ int squares() const { return Memory::kSquares + team() * 3 * Memory::kSquareRows; }
   __device__ const Chunk& chunk() const { return Memory::chunk(block, n); }
   __device__ const float* given() const { return Memory::given(block, n); }
   __device__ TokenNumbers& numbers() const { return Memory::numbers(block, number_of_chunk()); }
   __device__ TokenFactors& factors() const { return Memory::factors(block, number_of_chunk()); }
   __device__ void barrier() const { team_barrier(1 + team()); }
 
-  // ---------------------------------------------------------------- numbers
+  // ---------------------------------------------------------------- what is asked for, by one warp
 
-  /// Asks for the gates, betas and lambdas of the chunk. By one warp.
+  /// K and Q.
+  __device__ void load_keys() const {
+    const Chunk& x = chunk();
+    if (x.left == 0) return;
+    const std::uint32_t to = at + static_cast<unsigned>(key()),
+                        full = at + static_cast<unsigned>(Memory::kFull + 8 * stage());
+    expect_bytes(full, Memory::kStage);
+    load_tiles(to, maps.k, x.token, x.key_head, x.batch, full);
+    load_tiles(to + Memory::kQuery, maps.q, x.token, x.key_head, x.batch, full);
+    arrive_once(full);
+  }
+  __device__ void load_values() const {
+    const Chunk& x = chunk();
+    if (x.left == 0) return;
+    const std::uint32_t full = at + static_cast<unsigned>(Memory::kValueFull + 8 * team());
+    expect_bytes(full, shape.warpgroups * kTileBytes);
+    load_tiles(at + static_cast<unsigned>(Memory::value(shape.warpgroups, 0, n)), maps.v, x.token, x.head, x.batch,
+               full);
+    arrive_once(full);
+  }
+  /// Gates, betas and lambdas.
   __device__ void ask() const {
     const Chunk& x = chunk();
     const int i = static_cast<int>(2 * (thread % 32)), count = x.count();
@@ -80,7 +101,10 @@ template <class In, int D, bool Trace> struct AloneTeam {
     copy(a.g, 0), copy(a.beta, 1), copy(a.lambda, 2);
     commit_copies();
   }
-  /// Sums up the decays. By one warp: a lane has two tokens.
+
+  // ---------------------------------------------------------------- numbers
+
+  /// Sums up the decays, and makes of them what is needed of a token. By one warp: a lane has two tokens.
   __device__ void sum() const {
     const int lane = static_cast<int>(thread % 32), count = chunk().count();
     float gate[2];
@@ -104,29 +128,34 @@ template <class In, int D, bool Trace> struct AloneTeam {
       high[e] = __ll2float_rn(G[e]), low[e] = __ll2float_rn(G[e] - __float2ll_rn(high[e])) * kUnit;
       high[e] = before || broken[e] ? NAN : high[e] * kUnit;  // a NaN stays one, for all tokens from there on
     }
-    TokenNumbers& of = numbers();
-    put_two(of.high + 2 * lane, high[0], high[1]), put_two(of.low + 2 * lane, low[0], low[1]);
-  }
-  /// What is made of the sums. By all four warps.
-  __device__ void spread() const {
-    const Place p = place();
-    const int number = static_cast<int>(p.thread), i = number % kChunk, count = chunk().count();
+    const float last[2] = {__shfl_sync(0xffffffffu, high[1], 31), __shfl_sync(0xffffffffu, low[1], 31)};
+    float beta[2], gamma[2], read[2], output[2], write[2], lambda[2];
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int i = 2 * lane + e;
+      beta[e] = i >= count ? 0 : a.beta.data ? given()[kChunk + i] : 1;
+      lambda[e] = a.lambda.data && i < count ? given()[2 * kChunk + i] : 0;
+      gamma[e] = power_of_two(high[e]);
+      read[e] = a.reads_key ? -gamma[e] : 0, output[e] = static_cast<float>(a.scale) * gamma[e];
+      write[e] = beta[e] * power_of_two((last[0] - high[e]) + (last[1] - low[e]));
+      if (Trace && a.trace.gamma && i < count)
+        static_cast<float*>(a.trace.gamma)[chunk().place * kChunk + i] = gamma[e];
+    }
     TokenNumbers& of = numbers();
     TokenFactors& factors = this->factors();
-    const float* const given = this->given();
-    const auto beta = [&](int j) { return j >= count ? 0 : a.beta.data ? given[kChunk + j] : 1; };
-    if (number < kChunk) {
-      const float gamma = power_of_two(of.high[i]);
-      factors.read[i] = a.reads_key ? -gamma : 0, factors.output[i] = static_cast<float>(a.scale) * gamma;
-      if (i == kChunk - 1) factors.gamma[0] = gamma;
-      if (Trace && a.trace.gamma && i < count) static_cast<float*>(a.trace.gamma)[chunk().place * kChunk + i] = gamma;
-    } else {
-      of.beta[i] = beta(i), factors.write[i] = beta(i) * of.decay(kChunk - 1, i);
-      if (a.lambda.data) factors.lambda[i] = i < count ? given[2 * kChunk + i] : 0;
-    }
+    const auto put = [lane](float* to, const float(&x)[2]) { put_two(to + 2 * lane, x[0], x[1]); };
+    put(of.high, high), put(of.low, low), put(of.beta, beta);
+    put(factors.read, read), put(factors.output, output), put(factors.write, write), put(factors.lambda, lambda);
+    if (lane == 31) factors.gamma[0] = gamma[1];
+  }
+  /// For what lies left of the diagonal blocks. By all four warps.
+  __device__ void spread() const {
+    const Place p = place();
+    const int number = static_cast<int>(p.thread);
     if (number >= 96) return;
+    TokenNumbers& of = numbers();
     const int b = number < 16 ? 1 : number < 48 ? 2 : 3, j = number - TokenNumbers::column(b);
-    of.columns[number] = of.decay(16 * b, j) * beta(j);
+    of.columns[number] = of.decay(16 * b, j) * of.beta[j];
   }
 
   // ---------------------------------------------------------------- scores
@@ -175,24 +204,55 @@ template <class In, int D, bool Trace> struct AloneTeam {
     commit_products();
   }
 
-  /// Where the lane has its row of block (0, 0) of A, or of L before it; and of block (i, j). The rests are a tile on.
-  __device__ std::uint32_t origin(unsigned lane) const {
-    return at + static_cast<unsigned>(inverse()) + lane % 16 * 128 + (lane % 8 ^ lane / 16) * 16;
-  }
-  __device__ static std::uint32_t block_of(std::uint32_t origin, int i, int j) {
-    return (origin ^ static_cast<unsigned>(32 * j)) + static_cast<unsigned>(2048 * i);
-  }
-  /// A block of P to its tile, rounded; one of L to the place of A's, as a pair.
-  template <bool OfL> __device__ static void store_scores(std::uint32_t to, const float (&x)[8]) {
-    using bf16 = __nv_bfloat16;
-    const auto& left = reinterpret_cast<const float(&)[4]>(x[0]);
-    const auto& right = reinterpret_cast<const float(&)[4]>(x[4]);
+  /// Block (i, j) of P to its tile, rounded.
+  __device__ void put_scores(int i, int j, const float (&x)[8]) const {
+    const unsigned lane = place().lane;
     std::uint32_t packed[4];
-    as_operand<std::conditional_t<OfL, bf16, In>>(packed, left, right);
-    store_matrices(to, packed);
-    if (!OfL) return;
-    rest_of_operand<bf16>(packed, left, right);
-    store_matrices(to + kTileBytes, packed);
+    as_operand<In>(packed, reinterpret_cast<const float(&)[4]>(x[0]), reinterpret_cast<const float(&)[4]>(x[4]));
+    const std::uint32_t origin =
+        at + static_cast<unsigned>(scores() + 2048 * i) + lane % 16 * 128 + (lane % 8 ^ lane / 16) * 16;
+    store_matrices(origin ^ static_cast<unsigned>(32 * j), packed);
+  }
+  /// Where a piece of a row of block (i, j), of A or of -L, lies in its square. A row's numbers lie in the order that
+  /// `multiply_tf32` wants: of eight the even ones, a piece of 16 bytes, then the odd ones.
+  __device__ unsigned piece_of(int i, int j, unsigned row, unsigned piece) const {
+    const unsigned tile = static_cast<unsigned>(squares() + 2048 * i + j / 2 * Memory::kSquareRows);
+    return tile + row * 128 + ((static_cast<unsigned>(j % 2 * 4) + piece) ^ row % 8) * 16;
+  }
+  template <bool Rounded> __device__ void put(int i, int j, const float (&x)[8]) const {
+    const unsigned lane = place().lane;
+    const std::uint32_t to = at + piece_of(i, j, lane / 16 * 8 + lane % 8, lane / 8 % 2);
+    std::uint32_t numbers[8];
+#pragma unroll
+    for (int e = 0; e < 8; ++e) numbers[e] = Rounded ? as_tf32(x[e]) : __float_as_uint(x[e]);
+    store_matrices(to, numbers), store_matrices(to ^ 32, numbers + 4);
+  }
+  /// Block (i, j) as the A of `multiply`.
+  __device__ void get_left(std::uint32_t (&m)[8], int i, int j) const {
+    const unsigned lane = place().lane;
+    const std::uint32_t from = at + piece_of(i, j, lane / 8 % 2 * 8 + lane % 8, lane / 16);
+    load_matrices(reinterpret_cast<std::uint32_t(&)[4]>(m[0]), from);
+    load_matrices(reinterpret_cast<std::uint32_t(&)[4]>(m[4]), from ^ 32);
+  }
+  /// Block (i, j) as its B.
+  __device__ void get_right(std::uint32_t (&m)[8], int i, int j) const {
+    const Place p = place();
+    const unsigned g = static_cast<unsigned>(p.g), t = static_cast<unsigned>(p.t);
+    const std::uint32_t from = at + piece_of(i, j, 2 * t, g % 2) + g / 2 * 4;
+#pragma unroll
+    for (unsigned k = 0; k < 2; ++k)
+#pragma unroll
+      for (unsigned n = 0; n < 2; ++n) {
+        m[4 * k + 2 * n] = load_word((from ^ 32 * n) + 1024 * k);
+        m[4 * k + 2 * n + 1] = load_word((from ^ 32 * n ^ 16) + 128 + 1024 * k);
+      }
+  }
+  /// X += M N.
+  __device__ static void multiply(float (&X)[8], const std::uint32_t (&M)[8], const std::uint32_t (&N)[8]) {
+#pragma unroll
+    for (unsigned e = 0; e < 4; ++e)
+      mma_tf32(reinterpret_cast<float(&)[4]>(X[4 * (e % 2)]),
+               reinterpret_cast<const std::uint32_t(&)[4]>(M[4 * (e / 2)]), N[2 * e], N[2 * e + 1]);
   }
   /// H B of the warp's rows in the diagonal block, and for blocks left of it what is H's of its rows: the decays from
   /// the block's first token.
@@ -222,25 +282,35 @@ template <class In, int D, bool Trace> struct AloneTeam {
     }
     return d;
   }
-  /// From the warp's rows of Q K^T: P; or (OfL) from those of X K^T: L, its diagonal block in fp32.
+  /// What is H B's of block k's columns, left of the diagonal block: a thread's pairs in two times eight.
+  __device__ void get_columns(float (&c)[4], int k) const {
+    const Place p = place();
+    const float* const from = numbers().columns + TokenNumbers::column(p.warp) + 2 * p.t + (k < p.warp ? 16 * k : 0);
+    const float2 x = two(from), y = two(from + 8);
+    c[0] = x.x, c[1] = x.y, c[2] = y.x, c[3] = y.y;
+  }
+  /// From the warp's rows of Q K^T: P; or (OfL) from those of X K^T: -L.
   /// Left of the diagonal block H_ij is (the decay from the block's first token to i) (the decay from j to that token),
   /// neither of which exceeds 1.
   template <bool OfL> __device__ void score(const float (&M)[32], const Decays& d, float factor) const {
     const auto [thread, lane, warp, first, g, t] = place();
-    const TokenNumbers& of = numbers();
-    const std::uint32_t to = block_of(origin(lane), warp, 0) + (OfL ? 0 : static_cast<unsigned>(scores() - inverse()));
     const float late[2] = {d.late[0] * factor, d.late[1] * factor};
+    float columns[3][4];
+#pragma unroll
+    for (int k = 0; k < 3; ++k) get_columns(columns[k], k);
 #pragma unroll
     for (int k = 0; k < 3; ++k) {
       if (k < warp) {
         float x[8];
 #pragma unroll
         for (int e = 0; e < 8; e += 2) {
-          const float2 c = two(of.columns + TokenNumbers::column(warp) + 16 * k + e / 4 * 8 + 2 * t);
-          x[e] = c.x * late[e / 2 % 2] * M[8 * k + e], x[e + 1] = c.y * late[e / 2 % 2] * M[8 * k + e + 1];
+          const float* const c = columns[k] + e / 4 * 2;
+          x[e] = c[0] * late[e / 2 % 2] * M[8 * k + e], x[e + 1] = c[1] * late[e / 2 % 2] * M[8 * k + e + 1];
         }
-        store_scores<OfL>(to ^ static_cast<unsigned>(32 * k), x);
-        if (Trace && OfL && a.trace.L_g) trace_block(a.trace.L_g, warp, k, x);
+        if (OfL)
+          put<true>(warp, k, x), trace_block(a.trace.L_g, warp, k, x, -1);
+        else
+          put_scores(warp, k, x);
       }
     }
     float last[8];
@@ -251,131 +321,106 @@ template <class In, int D, bool Trace> struct AloneTeam {
       last[e] = (OfL ? j >= i : j > i) ? 0 : d.diagonal[e] * factor * m;
     }
     if (OfL) {
-#pragma unroll
-      for (int e = 0; e < 8; e += 2)
-        put_two(diagonal(warp) + in_diagonal(g + e / 2 % 2 * 8, e / 4 * 8 + 2 * t), last[e], last[e + 1]);
-      if (Trace && a.trace.L_g)
-        for (int k = warp; k < 4; ++k) trace_block(a.trace.L_g, warp, k, k == warp ? last : nullptr);
+      put<false>(warp, warp, last);
+      for (int k = warp; k < 4; ++k) trace_block(a.trace.L_g, warp, k, last, k == warp ? -1 : 0);
     } else {
-      store_scores<false>(to ^ static_cast<unsigned>(32 * warp), last);
+      put_scores(warp, warp, last);
     }
   }
 
   // ---------------------------------------------------------------- the inverse
 
-  /// A warp's diagonal block of L, then of A, in fp32.
-  __device__ float* diagonal(int warp) const {
-    return reinterpret_cast<float*>(block + Memory::kDiagonal + (4 * team() + warp) * kBlockBytes);
-  }
-  /// A = (I + L)^{-1} of the diagonal block in place. Its two halves on the diagonal by forward substitution, a lane a
-  /// column; then the quarter below them, -A_22 (L_21 A_11), a lane two numbers.
+  /// A = (I + L)^{-1} of the warp's diagonal block, in the place of -L. Its two halves on the diagonal by forward
+  /// substitution, a lane a column; then the quarter below them, (A_22 (-L_21)) A_11.
   __device__ void substitute() const {
     const auto [thread, lane, warp, first, g, t] = place();
-    float* const L = diagonal(warp);
-    const int half = static_cast<int>(lane / 8 % 2) * 8, c = static_cast<int>(lane % 8);
-    float4 rows[8][2];
+    const unsigned half = lane / 8 % 2, c = lane % 8;
+    const auto number = [this, warp](unsigned i, unsigned piece, unsigned of_piece) -> float& {
+      return reinterpret_cast<float*>(block + piece_of(warp, warp, i, piece))[of_piece];
+    };
+    const unsigned row = static_cast<unsigned>(g), pair = static_cast<unsigned>(2 * t);
+    const std::uint32_t N[2] = {as_tf32(number(8 + pair, row % 2, row / 2)),
+                                as_tf32(number(9 + pair, row % 2, row / 2))};
+    float l[8][2][4];  // of the lane's half, the rows' even and odd numbers
 #pragma unroll
-    for (int i = 1; i < 8; ++i)
+    for (unsigned i = 1; i < 8; ++i)
 #pragma unroll
-      for (int j = 0; j < i; j += 4)
-        rows[i][j / 4] = *reinterpret_cast<const float4*>(L + in_diagonal(half + i, half + j));
+      for (unsigned odd = 0; odd < 2 && odd < i; ++odd) {
+        const float* const from = &number(8 * half + i, 2 * half + odd, 0);
+        float* const to = l[i][odd];
+        if (i < 5 + odd) {
+          const float2 x = two(from);
+          to[0] = x.x, to[1] = x.y;
+        } else {
+          const float4 x = *reinterpret_cast<const float4*>(from);
+          to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
+        }
+      }
     float column[8];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) column[i] = i == c ? 1 : 0;
+    for (unsigned i = 0; i < 8; ++i) column[i] = i == c ? 1 : 0;
 #pragma unroll
-    for (int j = 0; j < 7; ++j)  // as soon as a number is found it is taken out of all that follow
+    for (unsigned j = 0; j < 7; ++j)  // a number goes into all that follow as soon as it is found
 #pragma unroll
-      for (int i = j + 1; i < 8; ++i) {
-        const float4& l = rows[i][j / 4];
-        column[i] -= (j % 4 == 0 ? l.x : j % 4 == 1 ? l.y : j % 4 == 2 ? l.z : l.w) * column[j];
-      }
+      for (unsigned i = j + 1; i < 8; ++i) column[i] += l[i][j % 2][j / 2] * column[j];
     __syncwarp();
     if (lane < 16)
 #pragma unroll
-      for (int i = 0; i < 8; ++i) L[in_diagonal(half + i, half + c)] = column[i];
+      for (unsigned i = 0; i < 8; ++i)
+        number(8 * half + i, 2 * half + c % 2, c / 2) = __uint_as_float(as_tf32(column[i]));
     __syncwarp();
-    // The lower left quarter becomes sign times (the quarter of rows 8 .. from column `left`: itself, or from 8 A_22)
-    // times (the quarter of columns 0 .. from row `above`: A_11, or from 8 itself).
-    const auto multiply_quarters = [L, g = g, t = t](int left, int above, float sign) {
-      float2 sums[2];
-#pragma unroll
-      for (int k = 0; k < 8; k += 4) {
-        const float4 l = *reinterpret_cast<const float4*>(L + in_diagonal(8 + g, left + k));
-        float2 m[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) m[i] = two(L + in_diagonal(above + k + i, 2 * t));
-        sums[k / 4] = make_float2(l.x * m[0].x + l.y * m[1].x + l.z * m[2].x + l.w * m[3].x,
-                                  l.x * m[0].y + l.y * m[1].y + l.z * m[2].y + l.w * m[3].y);
-      }
-      __syncwarp();
-      put_two(L + in_diagonal(8 + g, 2 * t), sign * (sums[0].x + sums[1].x), sign * (sums[0].y + sums[1].y));
-      __syncwarp();
+    const auto word = [&](unsigned i, unsigned which, unsigned of_piece) {
+      return __float_as_uint(number(i, which, of_piece));
     };
-    multiply_quarters(0, 0, 1), multiply_quarters(8, 8, -1);
+    std::uint32_t left[4] = {word(8 + row, 2, pair / 2), 0, word(8 + row, 3, pair / 2), 0};
+    const std::uint32_t right[2] = {word(pair, row % 2, row / 2), word(pair + 1, row % 2, row / 2)};
+    float Y[4] = {}, X[4] = {};
+    mma_tf32(Y, left, N[0], N[1]);
+    as_tf32(left, Y);
+    mma_tf32(X, left, right[0], right[1]);
+    __syncwarp();
+    number(8 + row, 0, pair / 2) = __uint_as_float(as_tf32(X[0]));
+    number(8 + row, 1, pair / 2) = __uint_as_float(as_tf32(X[1]));
+    __syncwarp();
   }
-  __device__ void trace_inverse(int i, int j, const float (&left)[4], const float (&right)[4]) const {
+  /// A of the squares of two blocks. What the two diagonal blocks of a square leave is one product more, of its second
+  /// warp: A_21 = (A_22 (-L_21)) A_11.
+  __device__ void invert() const {
+    const int warp = place().warp;
+    std::uint32_t A[8], N[8], right[8];
+    get_left(A, warp, warp), get_right(N, warp, warp - 1), get_right(right, warp - 1, warp - 1);
+    float left[8] = {}, below[8] = {};
+    multiply(left, A, N);
+    as_tf32(A, left), as_tf32(A + 4, left + 4);
+    multiply(below, A, right);
+    __syncwarp();
+    put<true>(warp, warp - 1, below);
+  }
+  /// Both squares, and 0 right and left of them.
+  __device__ void trace_inverse() const {
     if (!Trace || !a.trace.inverse) return;
-    const float numbers[8] = {left[0], left[1], left[2], left[3], right[0], right[1], right[2], right[3]};
-    trace_block(a.trace.inverse, i, j, numbers);
-  }
-  __device__ static void put(std::uint32_t to, const Pair& p) {
-    store_matrices(to, p.big), store_matrices(to + kTileBytes, p.small);
-  }
-  __device__ static Pair get(std::uint32_t from) {
-    Pair p;
-    load_matrices(p.big, from), load_matrices(p.small, from + kTileBytes);
-    return p;
-  }
-  __device__ static void multiply_by(float (&left)[4], float (&right)[4], const Pair& m, std::uint32_t n) {
-    multiply_pairs(left, right, m, n, n + kTileBytes);
-  }
-  /// A from the diagonal outwards, as in v5, a block a warp: A_21 = -(A_22 L_21) A_11 for squares of two blocks and
-  /// then of four. What comes about lies where the chain will multiply with it.
-  /// \param meanwhile  what the two warps do that have no square of two
-  template <class Meanwhile> __device__ void invert(const Meanwhile& meanwhile) const {
-    using bf16 = __nv_bfloat16;
-    const auto [thread, lane, warp, first, g, t] = place();
-    const std::uint32_t A = origin(lane);
-    const float* const diagonal = this->diagonal(warp);
-    float left[4], right[4];
-    read_diagonal(left, right, diagonal, g, t);
-    Pair mine = split<bf16>(left, right);
-    put(block_of(A, warp, warp), mine);
-    trace_inverse(warp, warp, left, right);
-    barrier();
-    if (warp % 2 == 1) {
-      clear(left, right), multiply_by(left, right, mine, block_of(A, warp, warp - 1));
-      mine = split<bf16>(left, right);
-      clear(left, right), multiply_by(left, right, mine, block_of(A, warp - 1, warp - 1));
-      negate(left, right);
-      put(block_of(A, warp, warp - 1), split<bf16>(left, right));
-      trace_inverse(warp, warp - 1, left, right);
-    } else {
-      meanwhile(warp);
+    __syncwarp();
+    const Place p = place();
+    for (int j = 0; j < 4; ++j) {
+      float x[8];
+      for (int e = 0; e < 8; ++e) {
+        const unsigned row = static_cast<unsigned>(p.g + e / 2 % 2 * 8),
+                       piece = static_cast<unsigned>(e / 4 * 2 + e % 2);
+        x[e] = reinterpret_cast<const float*>(block + piece_of(p.warp, j, row, piece))[p.t];
+      }
+      trace_block(a.trace.inverse, p.warp, j, x, j / 2 == p.warp / 2 ? 1 : 0);
     }
-    barrier();
-    const int i = 2 + warp / 2, j = warp % 2;  // the warp's block of the square of four
-    // Over the diagonal blocks 0 and 1, which nobody reads any more.
-    const std::uint32_t between = at + static_cast<unsigned>(Memory::kDiagonal + (4 * team() + i - 2) * kBlockBytes);
-    clear(left, right);
-#pragma unroll 1
-    for (int k = 2; k <= i; ++k) multiply_by(left, right, get(block_of(A, i, k)), block_of(A, k, j));
-    mine = split<bf16>(left, right);
-    if (j == 1) put_block(between, mine);
-    barrier();
-    clear(left, right), multiply_by(left, right, mine, block_of(A, j, j));
-    if (j == 0) multiply_by(left, right, get_block(between), block_of(A, 1, 0));
-    negate(left, right);
-    put(block_of(A, i, j), split<bf16>(left, right));
-    trace_inverse(i, j, left, right);
-    if (Trace && a.trace.inverse)
-      for (int k = warp + 1; k < 4; ++k) trace_block(a.trace.inverse, warp, k, nullptr);
   }
 
   // ---------------------------------------------------------------- a chunk
 
-  /// All of it. \param meanwhile  what two of the warps do for chunks to come
-  template <class Meanwhile> __device__ void prepare(const Meanwhile& meanwhile) const {
+  /// Until the chain is through with the chunk so many before.
+  __device__ void wait_finished(unsigned before) const {
+    const unsigned m = n - before;
+    if (n >= before) wait(at + Memory::kFinished + 8 * (m % Memory::kTeams), m / Memory::kTeams & 1);
+  }
+  /// All of it, and what one warp does for chunks to come.
+  __device__ void prepare() const {
     spread();
     const int count = chunk().count();
     Memory::wait_full(at, n);
@@ -406,55 +451,64 @@ template <class In, int D, bool Trace> struct AloneTeam {
     wait_products<0>();
     pin(M);
     if (a.l2norm) scale(M, numbers().key_norm, numbers().key_norm);
-    // The chain may still multiply with the A that lies where L comes.
-    if (n >= Memory::kTeams) wait(at + Memory::kUsed + 8 * team(), (n / Memory::kTeams - 1) & 1);
-    score<true>(M, d, a.reads_key ? 1.f : 0.f);
+    wait_finished(2);  // its squares and tiles give way
+    if (warp == 0 && n >= Memory::kTeams) {
+      fence_shared();  // zeros of V beyond an end were written by ordinary stores, of the chain's warps
+      of_chunk(n + Memory::kTeams).load_keys(), load_values();
+    }
+    score<true>(M, d, a.reads_key ? -1.f : 0.f);
     __syncwarp();
     substitute();
-    invert(meanwhile);
+    barrier();
+    if (warp % 2 == 1) invert();
+    trace_inverse();
     fence_shared();
+    if (warp % 2 == 0) wait_finished(1);       // its P gives way to that of n + 2
     arrive(at + Memory::kReady + 8 * team());  // each thread for what it wrote
+    if (warp == 0) of_chunk(n + Memory::kTeams).sum();
+    if (warp == 2) {
+      of_chunk(n + 2 * Memory::kTeams).ask();
+      const Chunk x = of_chunk(n + 2 * Memory::kTeams).chunk().next(a, shape, Memory::kTeams);
+      __syncwarp();
+      if (thread % 32 == 0) Memory::chunk(block, n + 3 * Memory::kTeams) = x;
+    }
   }
 
-  /// Writes the lane's numbers of block (m, k) of a [C, C] matrix; zeros without them.
-  __device__ void trace_block(void* to, int m, int k, const float* numbers) const {
+  /// Writes sign times the lane's numbers of block (m, k) of a [C, C] matrix, if that is traced.
+  __device__ void trace_block(void* to, int m, int k, const float (&x)[8], int sign) const {
+    if (!Trace || !to) return;
     const Place p = place();
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       const int i = 16 * m + p.g + e / 2 % 2 * 8, j = 16 * k + e / 4 * 8 + 2 * p.t + e % 2;
-      static_cast<float*>(to)[(chunk().place * kChunk + i) * kChunk + j] = numbers ? numbers[e] : 0;
+      static_cast<float*>(to)[(chunk().place * kChunk + i) * kChunk + j] = sign == 0 ? 0 : sign * x[e];
     }
   }
 };
 
-/// A team, from the block's first chunk to its last. While it prepares chunk n, warp 0 sums up the decays of n + 2, and
-/// warp 2 asks for the gates of n + 4 and finds chunk n + 6.
+/// A team, from the block's first chunk to its last. At chunk n it sums up the decays of n + 2, asks for the tiles of n
+/// + 2 and the gates of n + 4, and finds chunk n + 6.
 template <class In, int D, bool Trace>
-__device__ void prepare_alone(const Arguments& a, const Shape& shape, unsigned char* block, int team) {
+__device__ void prepare_alone(const Arguments& a, const Maps& maps, const Shape& shape, unsigned char* block,
+                              int team) {
   using Memory = AloneShared<D>;
-  const unsigned thread = threadIdx.x % 128, lane = thread % 32;
-  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(thread / 32), 0);
   using Team = AloneTeam<In, D, Trace>;
+  const unsigned thread = threadIdx.x % 128;
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(thread / 32), 0);
   unsigned n = static_cast<unsigned>(team);
+  const auto of_chunk = [&](unsigned m) { return Team{a, maps, shape, block, m, thread, warp}; };
   if (warp == 0) {
-    const Team first{a, block, n, thread, warp};
-    first.ask(), wait_copies<0>();
+    of_chunk(n).ask(), wait_copies<0>();
     __syncwarp();
-    first.sum();
+    of_chunk(n).sum();
   } else if (warp == 2) {
-    Team{a, block, n + Memory::kTeams, thread, warp}.ask();
+    of_chunk(n + Memory::kTeams).ask();
+    of_chunk(n).load_keys(), of_chunk(n).load_values(), of_chunk(n + Memory::kTeams).load_keys();
   }
-  team_barrier(1 + team);
   for (; Memory::chunk(block, n).left > 0; n += Memory::kTeams) {
     if (warp == 2) wait_copies<0>();
-    Team{a, block, n, thread, warp}.prepare([&](int by) {
-      const unsigned next = n + Memory::kTeams, after = next + Memory::kTeams;
-      if (by == 0) return Team{a, block, next, thread, warp}.sum();
-      Team{a, block, after, thread, warp}.ask();
-      const Chunk x = Memory::chunk(block, after).next(a, shape, Memory::kTeams);
-      __syncwarp();
-      if (lane == 0) Memory::chunk(block, after + Memory::kTeams) = x;
-    });
+    team_barrier(1 + team);  // the sums of this chunk are there, and the gates of the next
+    of_chunk(n).prepare();
   }
 }
 

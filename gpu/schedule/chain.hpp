@@ -9,10 +9,11 @@ namespace delta::gpu {
 /// The errors of the chunk's tokens before they are written, e~_t = v_t - alpha_t S_{t-1} x_t:
 /// \f[ E = T V - W \hat S^\top, \f]
 /// or, solved on the chain,
-/// \f[ E = A R, \quad R = V - D_a X \hat S^\top, \quad
-///     X \hat S^\top = K \hat S^\top + \mathrm{diag}(\lambda)\,Q \hat S^\top. \f]
-/// There A and R are pairs of bf16 for inputs of either type: both may be beyond the range of fp16, and for repeated
-/// keys what is left of R is a small part of it.
+/// \f[ (I + L)\,E = R, \quad R = V - D_a X \hat S^\top, \quad
+///     X \hat S^\top = K \hat S^\top + \mathrm{diag}(\lambda)\,Q \hat S^\top, \f]
+/// square by square of the tokens: with \f$ A_{ss} = (I + L_{ss})^{-1} \f$
+/// \f[ E_s = A_{ss} \Bigl(R_s - \sum_{r < s} L_{sr} E_r\Bigr). \f]
+/// A, L, R and E are operands in tf32 there, for inputs of either type: all may be beyond the range of fp16.
 ///
 /// \param S  [d x d_k] at the chunk's start   \param V  [c x d], one column for each row of S   \return [c x d]
 /// \formula{F84}
@@ -20,9 +21,15 @@ template <Ring T, class Rounding>
 Mat<T> errors(const Mat<T>& S, const Prepared<T>& p, const Mat<T>& V, const Rounding& round) {
   const Mat<T> S_hat = round.operand(S);
   if (p.solve == Solve::beforehand) return p.T * V - p.W * S_hat.transpose();
-  const Mat<T> from_query = p.share.asDiagonal() * Mat<T>(p.Q * S_hat.transpose());         // [c x d]
-  const Mat<T> R = V - p.read.asDiagonal() * Mat<T>(p.K * S_hat.transpose() + from_query);  // [c x d]
-  return round.bf16_pair(p.A) * round.bf16_pair(R);
+  const Mat<T> from_query = p.share.asDiagonal() * Mat<T>(p.Q * S_hat.transpose());   // [c x d]
+  Mat<T> R = V - p.read.asDiagonal() * Mat<T>(p.K * S_hat.transpose() + from_query);  // [c x d]
+  Mat<T> E(R.rows(), R.cols());
+  for (Index i = 0; i < R.rows(); i += p.square) {
+    const Index n = std::min(p.square, R.rows() - i), left = R.rows() - i - n;
+    E.middleRows(i, n) = round.tf32(p.A.block(i, i, n, n)) * round.tf32(R.middleRows(i, n));
+    R.bottomRows(left) -= round.tf32(p.L.block(i + n, i, left, n)) * round.tf32(E.middleRows(i, n));
+  }
+  return E;
 }
 
 /// \f[ O = \mathrm{round}(D_f Q \hat S^\top + P \hat E) \f]

@@ -10,6 +10,7 @@ namespace delta::gpu {
 /// Tokens of a chunk, and rows of the square tiles that its matrices are computed by. Proofs over rationals take less.
 struct Tiles {
   Index chunk = 64, tile = 16;
+  Index square() const { return 2 * tile; }  ///< of A, where the chain solves
 };
 
 /// One value head of one sequence as it lies in memory: rows in 16 bits, and the numbers of its tokens.
@@ -48,20 +49,21 @@ template <Ring T> Head<T> head(const RuleInfo& rule, const Problem<T>& p, Index 
   return h;
 }
 
-/// Who solves for the errors, E = A (V - D_a X S^T), where A = (I + L)^{-1} is known.
+/// Who solves for the errors, (I + L) E = V - D_a X S^T.
 enum class Solve {
-  beforehand,    ///< v5, v6: the producer multiplies A out, as far as it can: E = T V - W S^T, T = A, W = A D_a X
-  on_the_chain,  ///< v7: the chain itself. It waits for one product more, but nobody makes T, W and X
+  beforehand,    ///< v5, v6: the producer multiplies A = (I + L)^{-1} out: E = T V - W S^T, T = A, W = A D_a X
+  on_the_chain,  ///< v7: the chain itself, square by square. It waits more often, but nobody makes A whole, T, W and X
 };
 
 /// A chunk of c tokens as the chains receive it: its rows, its operands, and the factors of its tokens. The scalar is
 /// a `Number` here, since T is a matrix.
 template <Ring Number> struct Prepared {
-  Solve solve;          ///<            beforehand: with T and W; on the chain: with A, `share` and `read`
+  Solve solve;          ///<            beforehand: with T and W; on the chain: with L, A, `share` and `read`
+  Index square;         ///<            on the chain: of the diagonal squares that A is known in
   Index begin;          ///<            its first token
   Mat<Number> Q, K, V;  ///< [c x d_k], [c x d_k], [c x d_v] as they lie in memory
-  Mat<Number> L;        ///< [c x c]    sl(c H . X K^T) B; it stays with the producer
-  Mat<Number> A;        ///< [c x c]    (I + L)^{-1}
+  Mat<Number> L;        ///< [c x c]    sl(c H . X K^T) B; beforehand, it stays with the producer
+  Mat<Number> A;        ///< [c x c]    (I + L)^{-1}; on the chain, of each square by itself
   Mat<Number> T;        ///< [c x c]    A, an operand
   Mat<Number> W;        ///< [c x d_k]  A D_a X, an operand
   Mat<Number> P;        ///< [c x c]    scale (H . Q K^T) B, an operand
@@ -95,24 +97,23 @@ template <Ring T> Mat<T> decays(const Vec<T>& alpha, Index tile) {
 /// A = (I + L)^{-1}, from the diagonal outwards. The diagonal tiles are solved by forward substitution; where the two
 /// diagonal quarters of a square are known, the third follows,
 /// \f[ A_{21} = -(A_{22} L_{21})\,A_{11}, \f]
-/// for squares of two tiles, of four and so on. Every factor is a pair of bf16, good to 16 bits, and no power of L
-/// appears: for repeated keys those reach 4.65e17. What is returned is not rounded.
-/// \param L  [c x c] strictly lower   \formula{F38}
-template <Ring T, class Rounding> Mat<T> inverse_by_squares(const Mat<T>& L, Index tile, const Rounding& round) {
+/// for squares of two tiles, of four and so on. No power of L appears: for repeated keys those reach 4.65e17. What is
+/// returned is not rounded.
+/// \param L  [c x c] strictly lower   \param largest  squares are not joined beyond; A is 0 outside of them
+/// \param multiply  how the factors are rounded   \formula{F38}
+template <Ring T, class Multiply>
+Mat<T> inverse_by_squares(const Mat<T>& L, Index tile, Index largest, const Multiply& multiply) {
   const Index c = L.rows();
   Mat<T> A = Mat<T>::Zero(c, c);
   for (Index i = 0; i < c; i += tile) {
     const Index n = std::min(tile, c - i);
     A.block(i, i, n, n) = solve_unit_lower<T>(L.block(i, i, n, n), Mat<T>::Identity(n, n));
   }
-  for (Index half = tile; half < c; half *= 2)
+  for (Index half = tile; half < std::min(c, largest); half *= 2)
     for (Index i = half; i < c; i += 2 * half) {  // the first row of A_22
       const Index j = i - half, n = std::min(half, c - i);
-      const auto pair = [&](const Mat<T>& M, Index row, Index column, Index rows, Index columns) {
-        return round.bf16_pair(M.block(row, column, rows, columns));
-      };
-      const Mat<T> left = pair(A, i, i, n, n) * pair(L, i, j, n, half);
-      A.block(i, j, n, half) = -(round.bf16_pair(left) * pair(A, j, j, half, half));
+      const Mat<T> left = multiply(A.block(i, i, n, n), L.block(i, j, n, half));
+      A.block(i, j, n, half) = -multiply(left, A.block(j, j, half, half));
     }
   return A;
 }
@@ -125,9 +126,12 @@ template <Ring T, class Rounding> Mat<T> inverse_by_squares(const Mat<T>& L, Ind
 /// A D_a is a pair. Lambda and a row of X are rounded once each, like inputs, and X is K where lambda is 0. Where rows
 /// are still to be normalised, x = (k + lambda |k| / |q| q) / |k|: norms are factors, of lambda too.
 ///
+/// A is made of pairs of bf16, good to 16 bits.
+///
 /// Where the chain solves there is no T and no W, and neither lambda nor X is rounded: the kernel does not make X, and
 /// has a sum of two products instead,
 /// \f[ X K^\top = K K^\top + \mathrm{diag}(\lambda)\,Q K^\top. \f]
+/// A is made of half tiles, in tf32, and no further than to squares of two tiles.
 ///
 /// B stands on the right, since with G = sl(H . X K^T) it can be pushed through the inverse,
 /// \f[ (I + B G)^{-1} B = B\,(I + G B)^{-1}: \f]
@@ -140,6 +144,7 @@ Prepared<T> prepare(const Head<T>& head, Index begin, Solve solve, const Tiles& 
   const Vec<T> alpha = of_chunk(head.alpha), beta = of_chunk(head.beta), lambda = of_chunk(head.lambda),
                q_norm = of_chunk(head.q_norm), k_norm = of_chunk(head.k_norm);
   Prepared<T> p{.solve = solve,
+                .square = tiles.square(),
                 .begin = begin,
                 .Q = head.Q.middleRows(begin, c),
                 .K = head.K.middleRows(begin, c),
@@ -153,8 +158,14 @@ Prepared<T> prepare(const Head<T>& head, Index begin, Solve solve, const Tiles& 
   const Mat<T> XK = k_norm.asDiagonal() * Mat<T>(X * p.K.transpose()) * k_norm.asDiagonal();    // [c x c]
   const Mat<T> QK = q_norm.asDiagonal() * Mat<T>(p.Q * p.K.transpose()) * k_norm.asDiagonal();  // [c x c]
   p.L = strictly_lower<T>(head.c * H.cwiseProduct(XK) * beta.asDiagonal());                     // [c x c]  F83
-  p.A = inverse_by_squares(p.L, tiles.tile, round);                                             // [c x c]  F38
-  p.P = round.operand(head.scale * lower<T>(H.cwiseProduct(QK) * beta.asDiagonal()));           // [c x c]
+  p.A = beforehand ? inverse_by_squares(p.L, tiles.tile, c,                                     // [c x c]  F38
+                                        [&](const Mat<T>& M, const Mat<T>& N) -> Mat<T> {
+                                          return round.bf16_pair(M) * round.bf16_pair(N);
+                                        })
+                   : inverse_by_squares(
+                         p.L, std::max(Index{1}, tiles.tile / 2), tiles.square(),
+                         [&](const Mat<T>& M, const Mat<T>& N) -> Mat<T> { return round.tf32(M) * round.tf32(N); });
+  p.P = round.operand(head.scale * lower<T>(H.cwiseProduct(QK) * beta.asDiagonal()));  // [c x c]
 
   p.gamma = alpha[0] * H.col(0);
   p.output = head.scale * p.gamma.cwiseProduct(q_norm);

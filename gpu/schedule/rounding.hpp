@@ -27,10 +27,11 @@ struct Exact {
     return {A, PlainMat<M>::Zero(A.rows(), A.cols())};
   }
   template <class M> Pair<typename M::Scalar> bf16_pair(const Eigen::MatrixBase<M>& A) const { return pair(A); }
+  template <class M> PlainMat<M> tf32(const Eigen::MatrixBase<M>& A) const { return A; }
 };
 
-/// The schedule as tensor cores compute it: what a product reads and what is written to o is rounded to 16 bits, and
-/// nothing else.
+/// The schedule as tensor cores compute it: what a product reads is rounded to 16 bits or, where it says so, to tf32;
+/// what is written to o is rounded to 16 bits; and nothing else.
 struct SixteenBits {
   Format format;  ///< of q, k and v: bf16 or fp16
 
@@ -40,6 +41,8 @@ struct SixteenBits {
   template <class M> Pair<typename M::Scalar> bf16_pair(const Eigen::MatrixBase<M>& A) const {
     return split<M>(A, kBf16);
   }
+  /// Of numbers in fp32, for inputs of either type: they keep the range, and 11 bits.
+  template <class M> PlainMat<M> tf32(const Eigen::MatrixBase<M>& A) const { return rounded<M>(A, kTf32); }
 
  private:
   template <class M> static PlainMat<M> rounded(const PlainMat<M>& A, const Format& f) {

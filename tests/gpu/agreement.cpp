@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The judge of agreement on stand-ins for a kernel: its schedule, with factors that are wrong in the last bits of fp32
-// agrees; with a rounding to 16 bits left out, or half of a pair, it does not.
+// agrees; with a rounding to 16 bits left out, or one to bf16 in the place of tf32, it does not.
 #include <gtest/gtest.h>
 
 #include "checks/gpu/judges.hpp"
@@ -9,13 +9,17 @@
 namespace delta::gpu {
 namespace {
 
-/// Which rounding is left out, or of which pair only the big half is read; rounded_X: as v5 has it, in v7. None: a
-/// right kernel.
-enum class Wrong { none, T, W, P, S, E, written, half_of_A, half_of_R, rounded_X };
+/// Which rounding is left out, or is one to bf16 and not tf32; rounded_X: as v5 has it, in v7. None: a right kernel.
+enum class Wrong { none, T, W, P, S, E, written, coarse_A, coarse_L, coarse_R, rounded_X };
 
-/// x times numbers that are 1 to within 2^-22, as 2^x is in fp32.
+/// x times numbers that are 1 to within 2^-22, as 2^x is in fp32. Where x is a whole number, as without decay, it is
+/// exact.
 Mat<double> wrong_in_the_last_bits(const Mat<double>& x, Random& random) {
-  return x.unaryExpr([&](double y) { return y * (1 + std::ldexp(random.uniform(-1, 1), -22)); });
+  return x.unaryExpr([&](double y) {
+    int exponent = 0;
+    const bool exact = std::abs(std::frexp(y, &exponent)) == 0.5;
+    return exact ? y : y * (1 + std::ldexp(random.uniform(-1, 1), -22));
+  });
 }
 
 /// A chunk as the stand-in prepares it.
@@ -28,7 +32,7 @@ Prepared<double> prepared(const Head<double>& head, Index begin, Solve solve, co
   if (what == Wrong::P) p.P = exact.P;
   if (what == Wrong::rounded_X) {
     const Prepared<double> rounded = prepare(head, begin, Solve::beforehand, {}, round);
-    p.A = rounded.A, p.share = rounded.share;
+    p.A = rounded.A, p.L = rounded.L, p.share = rounded.share;
   }
   for (Vec<double>* const x : {&p.write, &p.output, &p.read}) *x = wrong_in_the_last_bits(*x, random);
   p.A = wrong_in_the_last_bits(p.A, random);
@@ -37,13 +41,18 @@ Prepared<double> prepared(const Head<double>& head, Index begin, Solve solve, co
 
 /// E of a chain that solves, from S rounded or not.
 Mat<double> solved(const Mat<double>& S, const Prepared<double>& p, const SixteenBits& round, Wrong what) {
-  Pair<double> A = round.bf16_pair(p.A);
+  const auto tf32 = [&](Wrong coarse, const Mat<double>& M) -> Mat<double> {
+    return what == coarse ? SixteenBits{kBf16}.operand(M) : round.tf32(M);
+  };
   Mat<double> X = p.K + p.share.asDiagonal() * p.Q;
   if (what == Wrong::rounded_X) X = round.operand(X);
-  Pair<double> R = round.bf16_pair(p.V - p.read.asDiagonal() * Mat<double>(X * S.transpose()));
-  if (what == Wrong::half_of_A) A.small.setZero();
-  if (what == Wrong::half_of_R) R.small.setZero();
-  return A * R;
+  Mat<double> R = p.V - p.read.asDiagonal() * Mat<double>(X * S.transpose()), E = R;
+  for (Index i = 0; i < R.rows(); i += p.square) {
+    const Index n = std::min(p.square, R.rows() - i), left = R.rows() - i - n;
+    E.middleRows(i, n) = tf32(Wrong::coarse_A, p.A.block(i, i, n, n)) * tf32(Wrong::coarse_R, R.middleRows(i, n));
+    R.bottomRows(left) -= tf32(Wrong::coarse_L, p.L.block(i + n, i, left, n)) * round.tf32(E.middleRows(i, n));
+  }
+  return E;
 }
 
 /// What a kernel of that version would have returned, one segment. \param seed  of what is wrong in the last bits
@@ -150,9 +159,9 @@ TEST(AgreementFails, WhereXIsRoundedThoughTheChainSolves) {
   EXPECT_GT(largest(c, DELTAREF_V7, Wrong::rounded_X), 2);
 }
 
-TEST(AgreementFails, WhereHalfOfAPairIsLeftOut) {
+TEST(AgreementFails, WhereBf16StandsForTf32) {
   const Case c(*find_rule("gated_delta"), *find_family("gate_half"), Size::parse(kWhole), 1);
-  for (const Wrong what : {Wrong::half_of_A, Wrong::half_of_R})
+  for (const Wrong what : {Wrong::coarse_A, Wrong::coarse_L, Wrong::coarse_R})
     for (const std::int32_t dtype : {DELTAREF_BF16, DELTAREF_FP16})
       EXPECT_GT(largest(c, DELTAREF_V7, what, dtype), 2) << static_cast<int>(what) << " type " << dtype;
 }

@@ -237,7 +237,7 @@ TEST(Alone, ManyHeadsHaveAMultiprocessorEach) {
     EXPECT_THAT(cluster(plan), ElementsAre(128, 1, 0, heads));
     EXPECT_EQ(plan.segments, 1);
     EXPECT_EQ(plan.chunk, 64);
-    EXPECT_EQ(plan.stages, 3);
+    EXPECT_EQ(plan.stages, 4);
     EXPECT_EQ(plan.workspace, 0);
     EXPECT_STREQ(plan.reason, "v7 (one multiprocessor a head)");
   }
@@ -325,7 +325,7 @@ TEST(Alone, WhatStandsInTheWayIsSaid) {
   EXPECT_THAT(refusal([&](auto& p) { p.trace.states = &trace; }), HasSubstr("v1 only"));
   deltaref_gpu_device_t smaller = kH200;
   smaller.shared_memory = v7_shared(128, 128) - 1;
-  EXPECT_THAT(refusal([](auto&) {}, smaller), HasSubstr("v7 needs 217088 bytes of shared memory"));
+  EXPECT_THAT(refusal([](auto&) {}, smaller), HasSubstr("v7 needs 228352 bytes of shared memory"));
   deltaref_gpu_problem p = many(100, DELTAREF_V7);
   p.segments = 1, p.trace.gamma = p.trace.L_g = p.trace.inverse = p.trace.Z = p.trace.S = &trace;
   EXPECT_EQ(planned(p).version, DELTAREF_V7) << "whole sequences, and the traces that it has";
