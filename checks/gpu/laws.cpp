@@ -72,14 +72,14 @@ class Laws {
     }
   }
 
-  /// A decay that is none is passed on: from its token to the end of the sequence that head has no number in o, nor in
-  /// the final state. No bit changes of other heads, nor of the chunks before.
+  /// What is no decay, NaN or a number below 0, is passed on: that head's o from its token on, and its final state, are
+  /// NaN. Other heads, and the chunks before, keep their bits.
   void broken_decay(const std::string& law, double alpha) const {
     const Shape& z = case_.shape();
     Index n = z.sequences() - 1;
     while (n >= 0 && z.length(n) == 0) --n;
     if (n < 0) return;
-    const Index h = z.HV - 1, t = z.length(n) / 2, C = std::max<Index>(once_.plan.chunk, 1);
+    const Index h = z.HV - 1, t = z.length(n) / 2, C = once_.plan.chunk;
     Problem<double> p = case_.given;
     *p.alpha.at(z.batch(n), z.begin(n) + t, h) = alpha;
     const Answer broken = run_on_device(case_.rule.info, p, call_);
@@ -119,12 +119,12 @@ void judge_laws(const Case& c, const Call& call, const Report& report) {
   laws.same_as("layout of the state", [](Call& x) { x.layout = DELTAREF_STATE_KV; });
   laws.same_as("strides", [](Call& x) { x.padded = true; });
   const auto may_own = [&, d_v = c.shape().d_v](std::int32_t rows) {  // of S, a block of that version
-    return call.version == DELTAREF_V4   ? rows < 128
-           : call.version == DELTAREF_V7 ? rows == d_v
-                                         : call.version >= DELTAREF_V5 && rows >= 64 && rows <= d_v;
+    if (call.version == DELTAREF_V7) return rows == d_v;
+    if (call.version == DELTAREF_V4) return rows < 128;
+    return call.version >= DELTAREF_V5 && 64 <= rows && rows <= d_v;
   };
   for (const std::int32_t rows : {16, 32, 64, 128})
-    if (may_own(rows)) laws.same_as("rows a block", [&](Call& x) { x.rows = rows; });
+    if (may_own(rows)) laws.same_as(std::to_string(rows) + " rows a block", [&](Call& x) { x.rows = rows; });
   if (!c.given.alpha.empty()) {
     laws.broken_decay("NaN for a decay", NAN);
     if (call.version >= DELTAREF_V4) laws.broken_decay("a decay below 0", -0.5);  // they take its logarithm

@@ -11,6 +11,11 @@ namespace {
 
 /// Which rounding is left out, or is one to bf16 and not tf32; rounded_X: as v5 has it, in v7. None: a right kernel.
 enum class Wrong { none, T, W, P, S, E, written, coarse_A, coarse_L, coarse_R, rounded_X };
+const char* name(Wrong what) {
+  constexpr const char* names[] = {"none",    "T",        "W",        "P",        "S",        "E",
+                                   "written", "coarse A", "coarse L", "coarse R", "rounded X"};
+  return names[static_cast<std::size_t>(what)];
+}
 
 /// x times numbers that are 1 to within 2^-22, as 2^x is in fp32. Where x is a whole number, as without decay, it is
 /// exact.
@@ -39,7 +44,7 @@ Prepared<double> prepared(const Head<double>& head, Index begin, Solve solve, co
   return p;
 }
 
-/// E of a chain that solves, from S rounded or not.
+/// E of a chain that solves, from S rounded or not: `errors` written out again, for each of its roundings can be wrong.
 Mat<double> solved(const Mat<double>& S, const Prepared<double>& p, const SixteenBits& round, Wrong what) {
   const auto tf32 = [&](Wrong coarse, const Mat<double>& M) -> Mat<double> {
     return what == coarse ? SixteenBits{kBf16}.operand(M) : round.tf32(M);
@@ -149,9 +154,9 @@ INSTANTIATE_TEST_SUITE_P(Rules, Agreement,
 TEST(AgreementFails, WhereARoundingIsLeftOut) {  // in bf16, with moderate gates
   const Case c(*find_rule("gated_delta"), *find_family("gate_half"), Size::parse(kWhole), 1);
   for (const Wrong what : {Wrong::T, Wrong::W, Wrong::P, Wrong::S, Wrong::E, Wrong::written})
-    EXPECT_GT(largest(c, DELTAREF_V5, what), 2) << "left out: " << static_cast<int>(what);
+    EXPECT_GT(largest(c, DELTAREF_V5, what), 2) << "left out: " << name(what);
   for (const Wrong what : {Wrong::P, Wrong::S, Wrong::E, Wrong::written})
-    EXPECT_GT(largest(c, DELTAREF_V7, what), 2) << "left out, v7: " << static_cast<int>(what);
+    EXPECT_GT(largest(c, DELTAREF_V7, what), 2) << "left out, v7: " << name(what);
 }
 
 TEST(AgreementFails, WhereXIsRoundedThoughTheChainSolves) {
@@ -163,7 +168,7 @@ TEST(AgreementFails, WhereBf16StandsForTf32) {
   const Case c(*find_rule("gated_delta"), *find_family("gate_half"), Size::parse(kWhole), 1);
   for (const Wrong what : {Wrong::coarse_A, Wrong::coarse_L, Wrong::coarse_R})
     for (const std::int32_t dtype : {DELTAREF_BF16, DELTAREF_FP16})
-      EXPECT_GT(largest(c, DELTAREF_V7, what, dtype), 2) << static_cast<int>(what) << " type " << dtype;
+      EXPECT_GT(largest(c, DELTAREF_V7, what, dtype), 2) << name(what) << " type " << dtype;
 }
 
 /// Products of numbers of few bits lie in the middle between two neighbours by the dozen. They excuse no missing
