@@ -120,7 +120,7 @@ typedef struct {
   int32_t version;        /**< the kernel that runs */
   int32_t chunk;          /**< its chunk length C, 1 for the recurrent ones */
   int32_t rows;           /**< rows of S (value channels) of a block of its serial stage */
-  int32_t stages;         /**< chunks its shared memory holds at a time; 0 for v1 to v3 */
+  int32_t stages;         /**< chunks its shared memory holds at a time (v7: of K and Q); 0 for v1 to v3 */
   int32_t chains;         /**< v5, v6: blocks that carry the S of a head; v7: 1; else 0 */
   int32_t producers;      /**< v5, v6: blocks that prepare a head's chunks, else 0 */
   int32_t clusters;       /**< v5, v6: clusters, which share the heads of all sequences; v7: blocks, likewise; else 0 */

@@ -24,7 +24,7 @@ struct Agreement {
   double figure() const { return ratio_of(std::sqrt(kernel_to_schedule), std::sqrt(exact_to_schedule)); }
 
   /// What may be between a kernel and its schedule is the order of sums in fp32 and 2^x, and the roundings to 16 bits
-  /// that fall to the other side for it. Two numbers delta apart round to different neighbours with probability
+  /// (in v7 also to tf32, which are no larger) that fall to the other side for it. Two numbers delta apart round to different neighbours with probability
   /// delta / ulp, and are then an ulp apart; a rounding errs by ulp / sqrt(12). An ulp is between u and 2 u of the
   /// number; with u for it the figure is an upper one, about
   /// \f[ \sqrt{12\,(sums / u + 4 / n)}, \f]

@@ -118,10 +118,9 @@ void judge_laws(const Case& c, const Call& call, const Report& report) {
   laws.same_as("what memory held before", [](Call& x) { x.fill = 0x3a; });
   laws.same_as("layout of the state", [](Call& x) { x.layout = DELTAREF_STATE_KV; });
   laws.same_as("strides", [](Call& x) { x.padded = true; });
-  const auto may_own = [&, d_v = c.shape().d_v](std::int32_t rows) {  // of S, a block of that version
-    if (call.version == DELTAREF_V7) return rows == d_v;
+  const auto may_own = [&, d_v = c.shape().d_v](std::int32_t rows) {  // of S, a block of that version; v7 has no choice
     if (call.version == DELTAREF_V4) return rows < 128;
-    return call.version >= DELTAREF_V5 && 64 <= rows && rows <= d_v;
+    return (call.version == DELTAREF_V5 || call.version == DELTAREF_V6) && 64 <= rows && rows <= d_v;
   };
   for (const std::int32_t rows : {16, 32, 64, 128})
     if (may_own(rows)) laws.same_as(std::to_string(rows) + " rows a block", [&](Call& x) { x.rows = rows; });

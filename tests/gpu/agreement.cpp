@@ -10,15 +10,14 @@ namespace delta::gpu {
 namespace {
 
 /// Which rounding is left out, or is one to bf16 and not tf32; rounded_X: as v5 has it, in v7. None: a right kernel.
-enum class Wrong { none, T, W, P, S, E, written, coarse_A, coarse_L, coarse_R, rounded_X };
+enum class Wrong { none, T, W, P, S, E, written, coarse_A, coarse_L, coarse_R, coarse_E, rounded_X };
 const char* name(Wrong what) {
   constexpr const char* names[] = {"none",    "T",        "W",        "P",        "S",        "E",
-                                   "written", "coarse A", "coarse L", "coarse R", "rounded X"};
+                                   "written", "coarse A", "coarse L", "coarse R", "coarse E", "rounded X"};
   return names[static_cast<std::size_t>(what)];
 }
 
-/// x times numbers that are 1 to within 2^-22, as 2^x is in fp32. Where x is a whole number, as without decay, it is
-/// exact.
+/// x times numbers that are 1 to within 2^-22, as 2^x is in fp32. What is a power of two is exact, as 1 without decay.
 Mat<double> wrong_in_the_last_bits(const Mat<double>& x, Random& random) {
   return x.unaryExpr([&](double y) {
     int exponent = 0;
@@ -40,7 +39,7 @@ Prepared<double> prepared(const Head<double>& head, Index begin, Solve solve, co
     p.A = rounded.A, p.L = rounded.L, p.share = rounded.share;
   }
   for (Vec<double>* const x : {&p.write, &p.output, &p.read}) *x = wrong_in_the_last_bits(*x, random);
-  p.A = wrong_in_the_last_bits(p.A, random);
+  p.A = wrong_in_the_last_bits(p.A, random), p.L = wrong_in_the_last_bits(p.L, random);
   return p;
 }
 
@@ -55,7 +54,7 @@ Mat<double> solved(const Mat<double>& S, const Prepared<double>& p, const Sixtee
   for (Index i = 0; i < R.rows(); i += p.square) {
     const Index n = std::min(p.square, R.rows() - i), left = R.rows() - i - n;
     E.middleRows(i, n) = tf32(Wrong::coarse_A, p.A.block(i, i, n, n)) * tf32(Wrong::coarse_R, R.middleRows(i, n));
-    R.bottomRows(left) -= tf32(Wrong::coarse_L, p.L.block(i + n, i, left, n)) * round.tf32(E.middleRows(i, n));
+    R.bottomRows(left) -= tf32(Wrong::coarse_L, p.L.block(i + n, i, left, n)) * tf32(Wrong::coarse_E, E.middleRows(i, n));
   }
   return E;
 }
@@ -166,7 +165,7 @@ TEST(AgreementFails, WhereXIsRoundedThoughTheChainSolves) {
 
 TEST(AgreementFails, WhereBf16StandsForTf32) {
   const Case c(*find_rule("gated_delta"), *find_family("gate_half"), Size::parse(kWhole), 1);
-  for (const Wrong what : {Wrong::coarse_A, Wrong::coarse_L, Wrong::coarse_R})
+  for (const Wrong what : {Wrong::coarse_A, Wrong::coarse_L, Wrong::coarse_R, Wrong::coarse_E})
     for (const std::int32_t dtype : {DELTAREF_BF16, DELTAREF_FP16})
       EXPECT_GT(largest(c, DELTAREF_V7, what, dtype), 2) << name(what) << " type " << dtype;
 }

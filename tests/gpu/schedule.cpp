@@ -75,7 +75,7 @@ class OneHead : public testing::TestWithParam<Solve> {
  protected:
   static constexpr Tiles tiles{.chunk = 8, .tile = 2};  // two squares of 4 where the chain solves
   const Rule& rule = *find_rule("q_delta");
-  Problem<GF61> p = random_problem<GF61>(rule, {.T = 14, .d_k = 3, .d_v = 2}, 0);
+  Problem<GF61> p = random_problem<GF61>(rule, {.T = 30, .d_k = 3, .d_v = 2}, 0);
   Head<GF61> h = head(rule.info, p, 0, 0);
   Output<GF61> want = compute<GF61>(rule, "recurrent", 1, p)[0];
   std::vector<Prepared<GF61>> chunks = [this] {
@@ -105,6 +105,8 @@ TEST_P(OneHead, InvertsBySquares) {
       const Index n = std::min(square, all - i);
       const Mat<GF61> A = c.A.block(i, i, n, n), L = c.L.block(i, i, n, n);
       EXPECT_TRUE(Mat<GF61>(A + A * L) == Mat<GF61>(Mat<GF61>::Identity(n, n)));
+      const Index below = all - i - n;
+      EXPECT_TRUE(Mat<GF61>(c.A.block(i + n, i, below, n)) == Mat<GF61>(Mat<GF61>::Zero(below, n)));
     }
   }
 }
@@ -238,8 +240,8 @@ struct Coarse : SixteenBits {
 
 /// With one key and beta = 1 a token overwrites what the one before it wrote, e~_t = v_t - v_{t-1}: all but the first
 /// forget S and what it was rounded to. A chain that solves takes them from R, which does not, and is far larger here.
-/// A and L are 0, 1 or -1 here, but for what bf16 keys lack of unit length, so an e~_t of the second square is reached by
-/// roundings of numbers as large as R:
+/// A and L are 0, 1 or -1 here, but for what bf16 keys lack of unit length, so an e~_t of the second square is reached
+/// by roundings of numbers as large as R:
 ///   A_11 and R_1   in e~_1 = A_11 R_1, which L_21 carries on
 ///   L_21 and E_1   in R_2 - L_21 E_1
 ///   A_22 and R_2   in E_2
