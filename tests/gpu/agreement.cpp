@@ -54,7 +54,8 @@ Mat<double> solved(const Mat<double>& S, const Prepared<double>& p, const Sixtee
   for (Index i = 0; i < R.rows(); i += p.square) {
     const Index n = std::min(p.square, R.rows() - i), left = R.rows() - i - n;
     E.middleRows(i, n) = tf32(Wrong::coarse_A, p.A.block(i, i, n, n)) * tf32(Wrong::coarse_R, R.middleRows(i, n));
-    R.bottomRows(left) -= tf32(Wrong::coarse_L, p.L.block(i + n, i, left, n)) * tf32(Wrong::coarse_E, E.middleRows(i, n));
+    R.bottomRows(left) -=
+        tf32(Wrong::coarse_L, p.L.block(i + n, i, left, n)) * tf32(Wrong::coarse_E, E.middleRows(i, n));
   }
   return E;
 }
