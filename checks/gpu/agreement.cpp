@@ -24,13 +24,14 @@ struct Agreement {
   double figure() const { return ratio_of(std::sqrt(kernel_to_schedule), std::sqrt(exact_to_schedule)); }
 
   /// What may be between a kernel and its schedule is the order of sums in fp32 and 2^x, and the roundings to 16 bits
-  /// (in v7 also to tf32, which are no larger) that fall to the other side for it. Two numbers delta apart round to
-  /// different neighbours with probability delta / ulp, and are then an ulp apart; a rounding errs by ulp / sqrt(12).
-  /// An ulp is between u and 2 u of the number; with u for it the figure is an upper one, about \f[ \sqrt{12\,(sums / u
-  /// + 4 / n)}, \f] sums being delta relative to the numbers, and 4 / n those few of n that flip however small their
-  /// probability. Each number of o is one of them; what decides a state are the numbers of D_w E, as many as tokens
-  /// have a share in it. Independent roundings in the same places would make it sqrt(2), a single one in another place
-  /// about 1/2.
+  /// that fall to the other side for it. Two numbers delta apart round to different neighbours with probability
+  /// delta / ulp, and are then an ulp apart; a rounding errs by ulp / sqrt(12). An ulp is between u and 2 u of the
+  /// number; with u for it the figure is an upper one, about
+  /// \f[ \sqrt{12\,(sums / u + 4 / n)}, \f]
+  /// sums being delta relative to the numbers, and 4 / n those few of n that flip however small their probability. Each
+  /// number of o is one of them; what decides a state are the numbers of D_w E, as many as tokens have a share in it.
+  /// Independent roundings in the same places would make it sqrt(2), a single one in another place about 1/2. The
+  /// roundings of v7 to tf32 have no term of their own, for they are no larger than those that follow them.
   double expected_figure(double sums, const Format& f) const {
     return std::sqrt(12 * (sums / f.unit() + 4 / std::max(1.0, roundings)));
   }

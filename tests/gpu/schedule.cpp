@@ -233,6 +233,32 @@ TEST(Rounded, NothingIsRoundedBeforeLWhereTheChainSolves) {
   EXPECT_FALSE(prepared(Solve::beforehand, bf16).L == exact.L);
 }
 
+/// Counts the numbers that are rounded to tf32.
+struct Counting : Exact {
+  Index& count;
+  template <class M> PlainMat<M> tf32(const Eigen::MatrixBase<M>& A) const {
+    count += A.size();
+    return A;
+  }
+};
+
+/// A rounding of 2^-12 that is left out hardly shows in an error, so the factors are counted.
+TEST(Rounded, EveryFactorOfTheSolveIsRoundedToTf32) {
+  const Rule& rule = *find_rule("gated_delta");
+  const Problem<double> p = draw(rule.info, *find_family("gate_half"), Size::parse("B1_T64_H1_HV1_K64_V32_C64"), 3);
+  const Head<double> h = head(rule.info, p, 0, 0);
+  Index count = 0;
+  const Counting rounding{{}, count};
+  const Prepared<double> c = prepare(h, 0, Solve::on_the_chain, {}, rounding);
+  EXPECT_EQ(count, 4 * 4 * 8 * 8 + 2 * 4 * 16 * 16) << "four joins of 8 x 8, two of 16 x 16, with four factors each";
+  count = 0;
+  errors(h.S0, c, c.V, rounding);
+  EXPECT_EQ(count, 3 * 32 * 32 + 64 * 32 + 64 * 32) << "A_11, A_22 and L_21, R and E";
+  count = 0;
+  prepare(h, 0, Solve::beforehand, {}, rounding);
+  EXPECT_EQ(count, 0);
+}
+
 /// bf16 where tf32 is asked for.
 struct Coarse : SixteenBits {
   template <class M> PlainMat<M> tf32(const Eigen::MatrixBase<M>& A) const { return SixteenBits{kBf16}.operand(A); }
