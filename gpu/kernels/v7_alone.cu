@@ -11,8 +11,6 @@
 // Gained      on an H200 (8, 2048, 16) takes 0.115 ms and (16, 2048, 32) 0.41 where v5 takes 0.148 and 0.54. A chunk
 //             takes 5,300 cycles: shared memory is busy for two thirds of them, and who asks it for something waits for
 //             300; a sequence of 2,048 tokens is 15 us longer than its chunks.
-#include <algorithm>
-
 #include "gpu/kernels/launch.hpp"
 #include "gpu/kernels/v7_chain.cuh"
 #include "gpu/kernels/v7_prepare.cuh"

@@ -25,7 +25,7 @@ __device__ inline unsigned anew(unsigned x) {
   return x;
 }
 
-/// A chunk as both sides of a block know it; they walk over all chunks of the block's parts in the same order.
+/// A chunk as the teams know it. The chain walks over the same ones, part by part.
 struct Chunk {
   int left = 0;  ///< tokens of the sequence from here on; 0: there is no such chunk
   int head, key_head, batch, token;
@@ -62,7 +62,12 @@ struct TokenFactors {
   float gamma[4];        ///< [0]: gamma_C, the decay of the whole chunk; four, so that each begins at 16 bytes
 };
 
-/// What a team needs.
+/// What is given of a token, as it lies in memory.
+struct TokenInputs {
+  float gate[kChunk], beta[kChunk], lambda[kChunk];
+};
+
+/// What a team makes of it for itself.
 struct TokenNumbers {
   float high[kChunk], low[kChunk];  ///< G_i, the sum of log decays, in powers of two: rounded, and the rest
   float beta[kChunk];               ///< 0 beyond the end
@@ -85,22 +90,29 @@ template <int D> struct AloneShared {
   /// for by then.
   static constexpr int kAhead = 8;
   static constexpr int kChunks = 128, kGiven = kChunks + kAhead * static_cast<int>(sizeof(Chunk));
-  static constexpr int kFactors =  ///< behind gates, betas and lambdas as they were given
-      kGiven + 2 * kTeams * 3 * 4 * kChunk;
-  static constexpr int kNumbers = kFactors + 2 * kTeams * static_cast<int>(sizeof(TokenFactors));
+  /// Of chunks whose numbers are known at a time: two for each team, for those of its next chunk are made while it
+  /// works.
+  static constexpr int kKnown = 2 * kTeams;
+  static constexpr int kFactors = kGiven + kKnown * static_cast<int>(sizeof(TokenInputs));
+  static constexpr int kNumbers = kFactors + kKnown * static_cast<int>(sizeof(TokenFactors));
   static constexpr int kKey =  ///< of a stage; Q behind it
-      (kNumbers + 2 * kTeams * static_cast<int>(sizeof(TokenNumbers)) + 1023) / 1024 * 1024;
+      (kNumbers + kKnown * static_cast<int>(sizeof(TokenNumbers)) + 1023) / 1024 * 1024;
   static constexpr int kQuery = D / 64 * kTileBytes, kStage = 2 * kQuery;
   static constexpr int kScores = kKey + kStages * kStage;
-  /// Of a team, 96 rows of 32 numbers in fp32: the first of the two squares of A, -L below it, the second square.
-  static constexpr int kSquares = kScores + kScored * kTileBytes, kSquareRows = 32 * 128;
-  static constexpr int kValue = kSquares + kTeams * 3 * kSquareRows;  ///< V of a warpgroup, two places
+  /// Of a team, three squares of 32 x 32 numbers in fp32.
+  enum Square { kA11, kMinusL21, kA22 };
+  static constexpr int kSquares = kScores + kScored * kTileBytes, kSquareBytes32 = 32 * 128;
+  static constexpr int kValue = kSquares + kTeams * 3 * kSquareBytes32;  ///< V of a warpgroup, two places
   static_assert(kFull + 8 * kStages <= kReady && kGiven % 16 == 0 && kKey % 1024 == 0 && kStages % kTeams == 0);
 
   __host__ __device__ static constexpr int bytes(int warpgroups) { return kValue + kTeams * warpgroups * kTileBytes; }
 
   __device__ static void wait_full(std::uint32_t at, unsigned n) {
     wait(at + kFull + 8 * (n % kStages), n / kStages & 1);
+  }
+  /// For a barrier that there is one of for each team, as to chunk n.
+  __device__ static void wait_for(std::uint32_t at, int barrier, unsigned n) {
+    wait(at + static_cast<unsigned>(barrier) + 8 * (n % kTeams), n / kTeams & 1);
   }
   /// Of chunk n.
   __device__ static int value(int warpgroups, int group, unsigned n) {
@@ -109,15 +121,14 @@ template <int D> struct AloneShared {
   __device__ static Chunk& chunk(unsigned char* block, unsigned n) {
     return reinterpret_cast<Chunk*>(block + kChunks)[n % kAhead];
   }
-  __device__ static float* given(unsigned char* block, unsigned n) {
-    return reinterpret_cast<float*>(block + kGiven) + n % (2 * kTeams) * 3 * kChunk;
+  __device__ static TokenInputs& given(unsigned char* block, unsigned n) {
+    return reinterpret_cast<TokenInputs*>(block + kGiven)[n % kKnown];
   }
   __device__ static TokenFactors& factors(unsigned char* block, unsigned n) {
-    return reinterpret_cast<TokenFactors*>(block + kFactors)[n % (2 * kTeams)];
+    return reinterpret_cast<TokenFactors*>(block + kFactors)[n % kKnown];
   }
-  /// Two for each team: those of its next chunk are made while it works with these.
   __device__ static TokenNumbers& numbers(unsigned char* block, unsigned n) {
-    return reinterpret_cast<TokenNumbers*>(block + kNumbers)[n % (2 * kTeams)];
+    return reinterpret_cast<TokenNumbers*>(block + kNumbers)[n % kKnown];
   }
 };
 static_assert(AloneShared<64>::bytes(1) == v7_shared(64, 64) && AloneShared<128>::bytes(2) == v7_shared(128, 128));

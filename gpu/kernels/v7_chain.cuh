@@ -44,16 +44,16 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
       const unsigned place = n % Memory::kTeams;
       const int lane = static_cast<int>(anew(threadIdx.x % 32)), t = lane % 4, matrix = lane / 8, r = lane % 8;
       const std::uint32_t keys = place_of(at + Memory::kKey + n % Memory::kStages * Memory::kStage),
-                          squares = place_of(at + Memory::kSquares + place * 3 * Memory::kSquareRows),
+                          squares = place_of(at + Memory::kSquares + place * 3 * Memory::kSquareBytes32),
                           scores = place_of(at + Memory::kScores + n % Memory::kScored * kTileBytes);
       const int value = Memory::value(shape.warpgroups, group, n), count = part.length - kChunk * c;
       // The warp's 16 channels of V: 32 bytes of each row of the tile.
       const auto of_warp = [&](int token, int half) { return value + swizzled<128>(token, 2 * warp + half); };
       const std::uint32_t factors = shared_address(&Memory::factors(block, n)) + static_cast<unsigned>(8 * t);
       Memory::wait_full(at, n);
-      wait(at + Memory::kValueFull + 8 * place, n / Memory::kTeams & 1);
+      Memory::wait_for(at, Memory::kValueFull, n);
       if (count < kChunk) {  // beyond the end anything may lie: the team clears K and Q there, each warp its part of V
-        wait(at + Memory::kReady + 8 * place, n / Memory::kTeams & 1);
+        Memory::wait_for(at, Memory::kReady, n);
         for (int i = count + lane / 2; i < kChunk; i += 16)
           *reinterpret_cast<uint4*>(block + of_warp(i, lane % 2)) = make_uint4(0, 0, 0, 0);
         __syncwarp();
@@ -76,7 +76,7 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
       wait_products<0>();
       pin(SX), pin(O), pin(V);
 
-      wait(at + Memory::kReady + 8 * place, n / Memory::kTeams & 1);
+      Memory::wait_for(at, Memory::kReady, n);
       if (a.lambda.data)
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
@@ -88,7 +88,7 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
       float gamma, unused;
       load_pair(gamma, unused, factors - 8 * t + offsetof(TokenFactors, gamma));
       float R[2][16], E[2][16];  // R^T and E^T, tokens 0 .. 31 and 32 .. 63
-      const auto read_errors = [&](int h) {
+      const auto make_R = [&](int h) {
 #pragma unroll
         for (int j = 4 * h; j < 4 * h + 4; ++j) {
           float f0, f1;
@@ -110,7 +110,7 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
         begin_products();
 #pragma unroll
         for (int k = 0; k < 4; ++k)
-          multiply_tf32(to, operand + 4 * k, rows_along_k(squares, square * Memory::kSquareRows + 32 * k),
+          multiply_tf32(to, operand + 4 * k, rows_along_k(squares, square * Memory::kSquareBytes32 + 32 * k),
                         add || k > 0);
         commit_products();
       };
@@ -140,12 +140,12 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
         for (int k = 0; k < 2; ++k) multiply<In>(O, errors[h] + 4 * k, rows_along_k(scores, 32 * (2 * h + k)));
         commit_products();
       };
-      read_errors(0), read_errors(1);
-      times(E[0], R[0], 0, false);  // A_11 R_1
+      make_R(0), make_R(1);
+      times(E[0], R[0], Memory::kA11, false);
       load_write(0);
       wait_products<0>();
       pin(E[0]), pin(write[0]);
-      times(R[1], E[0], 1, true);  // R_2 - L_21 E_1
+      times(R[1], E[0], Memory::kMinusL21, true);
       round_errors(0);
 #pragma unroll
       for (int e = 0; e < D / 2; ++e) S[e] *= gamma;
@@ -153,8 +153,8 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
       load_write(1);
       wait_products<0>();
       pin(R[1]), pin(write[1]);
-      times(E[1], R[1], 2, false);  // A_22 R_2
-      update_state(0);
+      times(E[1], R[1], Memory::kA22, false);
+      update_state(0);  // within the fence of `times`
 #pragma unroll
       for (int j = 0; j < 8; ++j)
         load_pair(output[2 * j], output[2 * j + 1], factors + offsetof(TokenFactors, output) + 32 * j);

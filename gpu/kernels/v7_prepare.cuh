@@ -57,9 +57,9 @@ template <class In, int D, bool Trace> struct AloneTeam {
   __device__ int scores() const {
     return Memory::kScores + static_cast<int>(number_of_chunk() % Memory::kScored) * kTileBytes;
   }
-  __device__ int squares() const { return Memory::kSquares + team() * 3 * Memory::kSquareRows; }
+  __device__ int squares() const { return Memory::kSquares + team() * 3 * Memory::kSquareBytes32; }
   __device__ const Chunk& chunk() const { return Memory::chunk(block, n); }
-  __device__ const float* given() const { return Memory::given(block, n); }
+  __device__ TokenInputs& given() const { return Memory::given(block, n); }
   __device__ TokenNumbers& numbers() const { return Memory::numbers(block, number_of_chunk()); }
   __device__ TokenFactors& factors() const { return Memory::factors(block, number_of_chunk()); }
   __device__ void barrier() const { team_barrier(1 + team()); }
@@ -90,15 +90,16 @@ template <class In, int D, bool Trace> struct AloneTeam {
   __device__ void ask() const {
     const Chunk& x = chunk();
     const int i = static_cast<int>(2 * (thread % 32)), count = x.count();
-    const auto copy = [&](const Rows& rows, int which) {
+    const auto copy = [&](const Rows& rows, float* into) {
       if (!rows.data) return;
       const float* const from = static_cast<const float*>(rows.data) + x.batch * rows.stride_b +
                                 (x.token + i) * rows.stride_t + x.head * rows.stride_h;
-      const std::uint32_t to = shared_address(given() + which * kChunk + i);
+      const std::uint32_t to = shared_address(into + i);
       if (i < count) copy_number(to, from);
       if (i + 1 < count) copy_number(to + 4, from + rows.stride_t);
     };
-    copy(a.g, 0), copy(a.beta, 1), copy(a.lambda, 2);
+    TokenInputs& given = this->given();
+    copy(a.g, given.gate), copy(a.beta, given.beta), copy(a.lambda, given.lambda);
     commit_copies();
   }
 
@@ -110,7 +111,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
     float gate[2];
 #pragma unroll
     for (int e = 0; e < 2; ++e)
-      gate[e] = a.g.data && 2 * lane + e < count ? given()[2 * lane + e] : a.gate_is_log ? 0 : 1;
+      gate[e] = a.g.data && 2 * lane + e < count ? given().gate[2 * lane + e] : a.gate_is_log ? 0 : 1;
     const std::int64_t second = in_units(gate[1], a.gate_is_log);
     std::int64_t sum = in_units(gate[0], a.gate_is_log) + second;
 #pragma unroll
@@ -133,8 +134,8 @@ template <class In, int D, bool Trace> struct AloneTeam {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const int i = 2 * lane + e;
-      beta[e] = i >= count ? 0 : a.beta.data ? given()[kChunk + i] : 1;
-      lambda[e] = a.lambda.data && i < count ? given()[2 * kChunk + i] : 0;
+      beta[e] = i >= count ? 0 : a.beta.data ? given().beta[i] : 1;
+      lambda[e] = a.lambda.data && i < count ? given().lambda[i] : 0;
       gamma[e] = power_of_two(high[e]);
       read[e] = a.reads_key ? -gamma[e] : 0, output[e] = static_cast<float>(a.scale) * gamma[e];
       write[e] = beta[e] * power_of_two((last[0] - high[e]) + (last[1] - low[e]));
@@ -216,7 +217,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
   /// Where a piece of a row of block (i, j), of A or of -L, lies in its square. A row's numbers lie in the order that
   /// `multiply_tf32` wants: of eight the even ones, a piece of 16 bytes, then the odd ones.
   __device__ unsigned piece_of(int i, int j, unsigned row, unsigned piece) const {
-    const unsigned tile = static_cast<unsigned>(squares() + 2048 * i + j / 2 * Memory::kSquareRows);
+    const unsigned tile = static_cast<unsigned>(squares() + 2048 * i + j / 2 * Memory::kSquareBytes32);
     return tile + row * 128 + ((static_cast<unsigned>(j % 2 * 4) + piece) ^ row % 8) * 16;
   }
   template <bool Rounded> __device__ void put(int i, int j, const float (&x)[8]) const {
@@ -417,9 +418,9 @@ template <class In, int D, bool Trace> struct AloneTeam {
   /// Until the chain is through with the chunk so many before.
   __device__ void wait_finished(unsigned before) const {
     const unsigned m = n - before;
-    if (n >= before) wait(at + Memory::kFinished + 8 * (m % Memory::kTeams), m / Memory::kTeams & 1);
+    if (n >= before) Memory::wait_for(at, Memory::kFinished, m);
   }
-  /// All of it, and what one warp does for chunks to come.
+  /// All of it, and by warps 0 and 2 what chunks to come need.
   __device__ void prepare() const {
     spread();
     const int count = chunk().count();
@@ -451,10 +452,11 @@ template <class In, int D, bool Trace> struct AloneTeam {
     wait_products<0>();
     pin(M);
     if (a.l2norm) scale(M, numbers().key_norm, numbers().key_norm);
-    wait_finished(2);  // its squares and tiles give way
-    if (warp == 0 && n >= Memory::kTeams) {
+    wait_finished(2);                        // its squares and tiles give way
+    if (warp == 0 && n >= Memory::kTeams) {  // the first were asked for in `prepare_alone`
       fence_shared();  // zeros of V beyond an end were written by ordinary stores, of the chain's warps
-      of_chunk(n + Memory::kTeams).load_keys(), load_values();
+      of_chunk(n + Memory::kTeams).load_keys();
+      load_values();  // of this chunk: its place is free only now
     }
     score<true>(M, d, a.reads_key ? -1.f : 0.f);
     __syncwarp();
@@ -463,7 +465,9 @@ template <class In, int D, bool Trace> struct AloneTeam {
     if (warp % 2 == 1) invert();
     trace_inverse();
     fence_shared();
-    if (warp % 2 == 0) wait_finished(1);       // its P gives way to that of n + 2
+    // P of n + 2 takes that one's place. Waited for now, since once n is ready the chain could finish n + 1, and n - 1
+    // would look as if it had not; by the warps that do not invert, for `ready` counts all 128 threads.
+    if (warp % 2 == 0) wait_finished(1);
     arrive(at + Memory::kReady + 8 * team());  // each thread for what it wrote
     if (warp == 0) of_chunk(n + Memory::kTeams).sum();
     if (warp == 2) {
@@ -486,8 +490,8 @@ template <class In, int D, bool Trace> struct AloneTeam {
   }
 };
 
-/// A team, from the block's first chunk to its last. At chunk n it sums up the decays of n + 2, asks for the tiles of n
-/// + 2 and the gates of n + 4, and finds chunk n + 6.
+/// A team, from the block's first chunk to its last. At chunk n it asks for K and Q of n + 2 and V of n, sums up the
+/// decays of n + 2, asks for the gates of n + 4, and finds chunk n + 6.
 template <class In, int D, bool Trace>
 __device__ void prepare_alone(const Arguments& a, const Maps& maps, const Shape& shape, unsigned char* block,
                               int team) {
