@@ -30,8 +30,7 @@ Quantities scheduled(const Case& c, const deltaref_gpu_plan_t& plan, const Forma
     });
   else
     hopper(c.head(n, h), solve_of(plan), SixteenBits{f}, plan.segments, {}, [&](const Walked<double>& x) {
-      const Mat<double>& A = x.prepared.A;  // v7 keeps it as the operand that it is
-      append_square(q, 64, x.prepared.L, solve_of(plan) == Solve::on_the_chain ? SixteenBits{f}.tf32(A) : A);
+      append_square(q, 64, x.prepared.L, x.prepared.A);
       append(q["Z"], x.E), append(q["S"], x.S), append(q["gamma"], x.prepared.gamma);
     });
   return q;

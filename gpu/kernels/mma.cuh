@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warp-level instructions of v4 and v5, and how a 16-bit tile lies in shared memory. sm_80 and newer.
+// The warp-level instructions of v4 to v7, and how a 16-bit tile lies in shared memory. sm_80 and newer.
 //
 // mma m16n8k16: D [16 x 8] += A [16 x 16] B [16 x 8], with g = lane / 4 and t = lane % 4
 //   accumulator  c0 c1 = D(g, 2t), D(g, 2t+1)      c2 c3 = D(g + 8, 2t), D(g + 8, 2t+1)

@@ -7,6 +7,12 @@
 
 namespace delta::gpu {
 
+/// A thread's numbers of consecutive tokens, two of every eight. \param at  where its first two lie
+template <int N> __device__ inline void load_factors(float (&x)[N], std::uint32_t at) {
+#pragma unroll
+  for (int j = 0; j < N / 2; ++j) load_pair(x[2 * j], x[2 * j + 1], at + 32 * j);
+}
+
 /// One warpgroup's 64 rows of S along the chunks, on transposes, S [64 x d_k] being the left operand:
 /// \f[ R^\top = V^\top - (S K^\top + S Q^\top \mathrm{diag}(\lambda)) D_a, \quad (I + L)\,E = R, \quad
 ///     O^\top = (S Q^\top) D_f + E^\top P^\top, \quad S \leftarrow \gamma_C S + (E^\top D_w) K. \f]
@@ -115,11 +121,6 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
         commit_products();
       };
       float write[2][8], output[16];
-      const auto load_write = [&](int h) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j)
-          load_pair(write[h][2 * j], write[h][2 * j + 1], factors + offsetof(TokenFactors, write) + 128 * h + 32 * j);
-      };
       std::uint32_t errors[2][8], written[2][8];  // E^T and E^T D_w, left operands
       const auto round_errors = [&](int h) {
 #pragma unroll
@@ -142,7 +143,7 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
       };
       make_R(0), make_R(1);
       times(E[0], R[0], Memory::kA11, false);
-      load_write(0);
+      load_factors(write[0], factors + offsetof(TokenFactors, write));
       wait_products<0>();
       pin(E[0]), pin(write[0]);
       times(R[1], E[0], Memory::kMinusL21, true);
@@ -150,14 +151,12 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
 #pragma unroll
       for (int e = 0; e < D / 2; ++e) S[e] *= gamma;
       pin(S);
-      load_write(1);
+      load_factors(write[1], factors + offsetof(TokenFactors, write) + 128);
       wait_products<0>();
       pin(R[1]), pin(write[1]);
       times(E[1], R[1], Memory::kA22, false);
       update_state(0);  // within the fence of `times`
-#pragma unroll
-      for (int j = 0; j < 8; ++j)
-        load_pair(output[2 * j], output[2 * j + 1], factors + offsetof(TokenFactors, output) + 32 * j);
+      load_factors(output, factors + offsetof(TokenFactors, output));
       wait_products<1>();
       pin(E[1]);
       round_errors(1);

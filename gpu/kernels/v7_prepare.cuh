@@ -8,7 +8,8 @@ namespace delta::gpu {
 /// Log decays, to base 2, are summed up as integers, in this unit: exactly, in any order. fp64 would do as well,
 /// but waits for the tensor cores; only the logarithm of a decay that was given as such still needs it.
 constexpr float kUnit = 0x1p-40f;
-/// \param gate  a decay, or its natural log. Below kResetLog, where decays are 0 in fp32, all are the same reset
+/// \param gate  a decay, or its natural log. Below kResetLog, where decays are 0 in fp32, all are the same reset.
+/// Clamped both ways, so that sums of 64 fit 64 bits: they are at most 2^57
 __device__ inline std::int64_t in_units(float gate, bool is_log) {
   constexpr double kLog2E = 1.4426950408889634;
   constexpr double kMost = -kResetLog * kLog2E;
@@ -87,7 +88,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
     arrive_once(full);
   }
   /// Gates, betas and lambdas.
-  __device__ void ask() const {
+  __device__ void load_inputs() const {
     const Chunk& x = chunk();
     const int i = static_cast<int>(2 * (thread % 32)), count = x.count();
     const auto copy = [&](const Rows& rows, float* into) {
@@ -149,8 +150,8 @@ template <class In, int D, bool Trace> struct AloneTeam {
     put(factors.read, read), put(factors.output, output), put(factors.write, write), put(factors.lambda, lambda);
     if (lane == 31) factors.gamma[0] = gamma[1];
   }
-  /// For what lies left of the diagonal blocks. By all four warps.
-  __device__ void spread() const {
+  /// What the columns left of the diagonal blocks are multiplied with. By all four warps.
+  __device__ void fill_columns() const {
     const Place p = place();
     const int number = static_cast<int>(p.thread);
     if (number >= 96) return;
@@ -192,6 +193,20 @@ template <class In, int D, bool Trace> struct AloneTeam {
     for (int e = 0; e < 32; ++e) M[e] *= rows[p.first + p.g + e / 2 % 2 * 8] * columns[e / 4 * 8 + 2 * p.t + e % 2];
   }
 
+  /// diag(lambda) M, for M = Q K^T of the rows as they lie in memory: norms are taken back out.
+  __device__ void mix(float (&M)[32]) const {
+    const float* const lambda = factors().lambda;
+    const TokenNumbers& of = numbers();
+    const Place p = place();
+    const float share[2] = {lambda[p.first + p.g], lambda[p.first + p.g + 8]};
+#pragma unroll
+    for (int e = 0; e < 32; ++e) M[e] *= share[e / 2 % 2];
+    if (a.l2norm)  // lambda has |k_i| / |q_i| in it, and M both of its own
+#pragma unroll
+      for (int e = 0; e < 32; ++e)
+        M[e] *= of.key_length[e / 4 * 8 + 2 * p.t + e % 2] / of.query_norm[p.first + p.g + e / 2 % 2 * 8];
+  }
+
   /// M (+)= rows K^T, begun.
   __device__ void multiply_rows(float (&M)[32], int rows, int add) const {
     const std::uint32_t left = place_of(at + static_cast<unsigned>(rows)),
@@ -228,7 +243,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
     for (int e = 0; e < 8; ++e) numbers[e] = Rounded ? as_tf32(x[e]) : __float_as_uint(x[e]);
     store_matrices(to, numbers), store_matrices(to ^ 32, numbers + 4);
   }
-  /// Block (i, j) as the A of `multiply`.
+  /// Block (i, j) as the A of `multiply_blocks`.
   __device__ void get_left(std::uint32_t (&m)[8], int i, int j) const {
     const unsigned lane = place().lane;
     const std::uint32_t from = at + piece_of(i, j, lane / 8 % 2 * 8 + lane % 8, lane / 16);
@@ -249,11 +264,13 @@ template <class In, int D, bool Trace> struct AloneTeam {
       }
   }
   /// X += M N.
-  __device__ static void multiply(float (&X)[8], const std::uint32_t (&M)[8], const std::uint32_t (&N)[8]) {
+  __device__ static void multiply_blocks(float (&X)[8], const std::uint32_t (&M)[8], const std::uint32_t (&N)[8]) {
 #pragma unroll
-    for (unsigned e = 0; e < 4; ++e)
-      mma_tf32(reinterpret_cast<float(&)[4]>(X[4 * (e % 2)]),
-               reinterpret_cast<const std::uint32_t(&)[4]>(M[4 * (e / 2)]), N[2 * e], N[2 * e + 1]);
+    for (int k = 0; k < 2; ++k)
+#pragma unroll
+      for (int n = 0; n < 2; ++n)
+        mma_tf32(reinterpret_cast<float(&)[4]>(X[4 * n]), reinterpret_cast<const std::uint32_t(&)[4]>(M[4 * k]),
+                 N[4 * k + 2 * n], N[4 * k + 2 * n + 1]);
   }
   /// H B of the warp's rows in the diagonal block, and for blocks left of it what is H's of its rows: the decays from
   /// the block's first token.
@@ -322,7 +339,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
       last[e] = (OfL ? j >= i : j > i) ? 0 : d.diagonal[e] * factor * m;
     }
     if (OfL) {
-      put<false>(warp, warp, last);
+      put<false>(warp, warp, last);  // in fp32: so `substitute` solves it
       for (int k = warp; k < 4; ++k) trace_block(a.trace.L_g, warp, k, last, k == warp ? -1 : 0);
     } else {
       put_scores(warp, warp, last);
@@ -349,7 +366,8 @@ template <class In, int D, bool Trace> struct AloneTeam {
       for (unsigned odd = 0; odd < 2 && odd < i; ++odd) {
         const float* const from = &number(8 * half + i, 2 * half + odd, 0);
         float* const to = l[i][odd];
-        if (i < 5 + odd) {
+        const unsigned before = (i + 1 - odd) / 2;  // of that parity, left of the diagonal
+        if (before <= 2) {
           const float2 x = two(from);
           to[0] = x.x, to[1] = x.y;
         } else {
@@ -384,18 +402,18 @@ template <class In, int D, bool Trace> struct AloneTeam {
     number(8 + row, 1, pair / 2) = __uint_as_float(as_tf32(X[1]));
     __syncwarp();
   }
-  /// A of the squares of two blocks. What the two diagonal blocks of a square leave is one product more, of its second
-  /// warp: A_21 = (A_22 (-L_21)) A_11.
+  /// A of the squares of two blocks of 16 x 16. What the two diagonal blocks of a square leave is one product more, of
+  /// its second warp: A_21 = (A_22 (-L_21)) A_11.
   __device__ void invert() const {
     const int warp = place().warp;
-    std::uint32_t A[8], N[8], right[8];
-    get_left(A, warp, warp), get_right(N, warp, warp - 1), get_right(right, warp - 1, warp - 1);
-    float left[8] = {}, below[8] = {};
-    multiply(left, A, N);
-    as_tf32(A, left), as_tf32(A + 4, left + 4);
-    multiply(below, A, right);
+    std::uint32_t A_22[8], minus_L_21[8], A_11[8], operand[8];
+    get_left(A_22, warp, warp), get_right(minus_L_21, warp, warp - 1), get_right(A_11, warp - 1, warp - 1);
+    float between[8] = {}, A_21[8] = {};
+    multiply_blocks(between, A_22, minus_L_21);
+    as_tf32(operand, between), as_tf32(operand + 4, between + 4);
+    multiply_blocks(A_21, operand, A_11);
     __syncwarp();
-    put<true>(warp, warp - 1, below);
+    put<true>(warp, warp - 1, A_21);
   }
   /// Both squares, and 0 right and left of them.
   __device__ void trace_inverse() const {
@@ -422,7 +440,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
   }
   /// All of it, and by warps 0 and 2 what chunks to come need.
   __device__ void prepare() const {
-    spread();
+    fill_columns();
     const int count = chunk().count();
     Memory::wait_full(at, n);
     if (count < kChunk) clear_rows<128>(block + key(), 2 * D / 64, count, static_cast<int>(thread));
@@ -435,18 +453,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
     pin(M);
     if (a.l2norm) take_norms(), scale(M, numbers().query_norm, numbers().key_norm);
     score<false>(M, d, static_cast<float>(a.scale));
-    if (mixes) {
-      const float* const lambda = factors().lambda;
-      const TokenNumbers& of = numbers();
-      const Place p = place();
-      const float share[2] = {lambda[p.first + p.g], lambda[p.first + p.g + 8]};
-#pragma unroll
-      for (int e = 0; e < 32; ++e) M[e] *= share[e / 2 % 2];
-      if (a.l2norm)  // lambda has |k_i| / |q_i| in it, and M both of its own
-#pragma unroll
-        for (int e = 0; e < 32; ++e)
-          M[e] *= of.key_length[e / 4 * 8 + 2 * p.t + e % 2] / of.query_norm[p.first + p.g + e / 2 % 2 * 8];
-    }
+    if (mixes) mix(M);
     pin(M);
     multiply_rows(M, key(), mixes);  // X K^T = diag(lambda) Q K^T + K K^T
     wait_products<0>();
@@ -471,7 +478,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
     arrive(at + Memory::kReady + 8 * team());  // each thread for what it wrote
     if (warp == 0) of_chunk(n + Memory::kTeams).sum();
     if (warp == 2) {
-      of_chunk(n + 2 * Memory::kTeams).ask();
+      of_chunk(n + 2 * Memory::kTeams).load_inputs();
       const Chunk x = of_chunk(n + 2 * Memory::kTeams).chunk().next(a, shape, Memory::kTeams);
       __syncwarp();
       if (thread % 32 == 0) Memory::chunk(block, n + 3 * Memory::kTeams) = x;
@@ -502,11 +509,11 @@ __device__ void prepare_alone(const Arguments& a, const Maps& maps, const Shape&
   unsigned n = static_cast<unsigned>(team);
   const auto of_chunk = [&](unsigned m) { return Team{a, maps, shape, block, m, thread, warp}; };
   if (warp == 0) {
-    of_chunk(n).ask(), wait_copies<0>();
+    of_chunk(n).load_inputs(), wait_copies<0>();
     __syncwarp();
     of_chunk(n).sum();
   } else if (warp == 2) {
-    of_chunk(n + Memory::kTeams).ask();
+    of_chunk(n + Memory::kTeams).load_inputs();
     of_chunk(n).load_keys(), of_chunk(n).load_values(), of_chunk(n + Memory::kTeams).load_keys();
   }
   for (; Memory::chunk(block, n).left > 0; n += Memory::kTeams) {

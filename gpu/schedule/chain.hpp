@@ -26,7 +26,7 @@ Mat<T> errors(const Mat<T>& S, const Prepared<T>& p, const Mat<T>& V, const Roun
   Mat<T> E(R.rows(), R.cols());
   for (Index i = 0; i < R.rows(); i += p.square) {
     const Index n = std::min(p.square, R.rows() - i), left = R.rows() - i - n;
-    E.middleRows(i, n) = round.tf32(p.A.block(i, i, n, n)) * round.tf32(R.middleRows(i, n));
+    E.middleRows(i, n) = p.A.block(i, i, n, n) * round.tf32(R.middleRows(i, n));
     R.bottomRows(left) -= round.tf32(p.L.block(i + n, i, left, n)) * round.tf32(E.middleRows(i, n));
   }
   return E;

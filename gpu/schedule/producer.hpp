@@ -10,7 +10,9 @@ namespace delta::gpu {
 /// Tokens of a chunk, and rows of the square tiles that its matrices are computed by. Proofs over rationals take less.
 struct Tiles {
   Index chunk = 64, tile = 16;
-  Index square() const { return 2 * tile; }  ///< of A, where the chain solves
+  /// Where the chain solves: what is solved by substitution, and what of A is known.
+  Index half() const { return std::max(Index{1}, tile / 2); }
+  Index square() const { return 2 * tile; }
 };
 
 /// One value head of one sequence as it lies in memory: rows in 16 bits, and the numbers of its tokens.
@@ -158,13 +160,12 @@ Prepared<T> prepare(const Head<T>& head, Index begin, Solve solve, const Tiles& 
   const Mat<T> XK = k_norm.asDiagonal() * Mat<T>(X * p.K.transpose()) * k_norm.asDiagonal();    // [c x c]
   const Mat<T> QK = q_norm.asDiagonal() * Mat<T>(p.Q * p.K.transpose()) * k_norm.asDiagonal();  // [c x c]
   p.L = strictly_lower<T>(head.c * H.cwiseProduct(XK) * beta.asDiagonal());                     // [c x c]  F83
-  p.A = beforehand ? inverse_by_squares(p.L, tiles.tile, c,                                     // [c x c]  F38
-                                        [&](const Mat<T>& M, const Mat<T>& N) -> Mat<T> {
-                                          return round.bf16_pair(M) * round.bf16_pair(N);
-                                        })
-                   : inverse_by_squares(
-                         p.L, std::max(Index{1}, tiles.tile / 2), tiles.square(),
-                         [&](const Mat<T>& M, const Mat<T>& N) -> Mat<T> { return round.tf32(M) * round.tf32(N); });
+  const auto pairs = [&](const Mat<T>& M, const Mat<T>& N) -> Mat<T> {
+    return round.bf16_pair(M) * round.bf16_pair(N);
+  };
+  const auto in_tf32 = [&](const Mat<T>& M, const Mat<T>& N) -> Mat<T> { return round.tf32(M) * round.tf32(N); };
+  p.A = beforehand ? inverse_by_squares(p.L, tiles.tile, c, pairs)  // [c x c]  F38
+                   : round.tf32(inverse_by_squares(p.L, tiles.half(), tiles.square(), in_tf32));
   p.P = round.operand(head.scale * lower<T>(H.cwiseProduct(QK) * beta.asDiagonal()));  // [c x c]
 
   p.gamma = alpha[0] * H.col(0);
