@@ -74,18 +74,21 @@ class Laws {
 
   /// What is no decay, NaN or a number below 0, is passed on: that head's o from its token on, and its final state, are
   /// NaN. Other heads, and the chunks before, keep their bits.
-  void broken_decay(const std::string& law, double alpha) const {
+  void broken_decay(const std::string& law, double alpha, bool log_gate) const {
     const Shape& z = case_.shape();
     Index n = z.sequences() - 1;
     while (n >= 0 && z.length(n) == 0) --n;
     if (n < 0) return;
     const Index h = z.HV - 1, t = z.length(n) / 2, C = once_.plan.chunk;
+    Call call = call_;
+    call.log_gate = log_gate;
     Problem<double> p = case_.given;
+    const Answer sound = run_on_device(case_.rule.info, p, call);
     *p.alpha.at(z.batch(n), z.begin(n) + t, h) = alpha;
-    const Answer broken = run_on_device(case_.rule.info, p, call_);
+    const Answer broken = run_on_device(case_.rule.info, p, call);
     bool right = true;
     for (std::size_t lane = 0; lane < broken.result.size(); ++lane) {
-      const auto &got = broken.result[lane], &whole = once_.result[lane];
+      const auto &got = broken.result[lane], &whole = sound.result[lane];
       if (lane != static_cast<std::size_t>(n * z.HV + h))
         right = right && got.O == whole.O && got.S == whole.S;
       else
@@ -125,8 +128,9 @@ void judge_laws(const Case& c, const Call& call, const Report& report) {
   for (const std::int32_t rows : {16, 32, 64, 128})
     if (may_own(rows)) laws.same_as(std::to_string(rows) + " rows a block", [&](Call& x) { x.rows = rows; });
   if (!c.given.alpha.empty()) {
-    laws.broken_decay("NaN for a decay", NAN);
-    if (call.version >= DELTAREF_V4) laws.broken_decay("a decay below 0", -0.5);  // they take its logarithm
+    for (const bool log_gate : {false, true})
+      laws.broken_decay(log_gate ? "NaN for a log decay" : "NaN for a decay", NAN, log_gate);
+    if (call.version >= DELTAREF_V4) laws.broken_decay("a decay below 0", -0.5, false);  // they take its logarithm
   }
   if (!c.shape().offsets.empty())
     laws.sequences_alone();

@@ -39,7 +39,7 @@ Prepared<double> prepared(const Head<double>& head, Index begin, Solve solve, co
     p.A = rounded.A, p.L = rounded.L, p.share = rounded.share;
   }
   for (Vec<double>* const x : {&p.write, &p.output, &p.read}) *x = wrong_in_the_last_bits(*x, random);
-  p.A = wrong_in_the_last_bits(p.A, random), p.L = wrong_in_the_last_bits(p.L, random);
+  p.L = wrong_in_the_last_bits(p.L, random);  // A is rounded already
   return p;
 }
 

@@ -241,7 +241,7 @@ TEST(Alone, ManyHeadsHaveAMultiprocessorEach) {
     EXPECT_EQ(plan.workspace, 0);
     EXPECT_STREQ(plan.reason, "v7 (one multiprocessor a head)");
   }
-  for (const int heads : {199, 200, 264, 512, 1024}) {
+  for (const int heads : {199, 200, 264, 265, 330, 512, 1024}) {
     EXPECT_EQ(planned(many(heads)).version, DELTAREF_V7) << heads;
     EXPECT_THAT(cluster(planned(many(heads))), ElementsAre(128, 1, 0, 132)) << "blocks share the heads";
   }
