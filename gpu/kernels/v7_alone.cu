@@ -20,25 +20,13 @@ namespace {
 
 template <class In, int D, bool Trace>
 __global__ void __launch_bounds__(512, 1)
-    walk_heads_alone(const Arguments a, const __grid_constant__ Maps maps, const Shape shape) {
+    walk_heads_alone(const Arguments a, const __grid_constant__ Maps maps, const Shape given) {
+  Shape shape = given;
+  shape.pass = Pass::whole, shape.segments = 1;
   using Memory = AloneShared<D>;
   extern __shared__ __align__(1024) unsigned char memory[];
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
-  const std::uint32_t at = shared_address(memory);
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < Memory::kStages; ++i) init_barrier(at + Memory::kFull + 8 * i, 1);
-    for (int i = 0; i < Memory::kTeams; ++i) {
-      init_barrier(at + Memory::kReady + 8 * i, 128);
-      init_barrier(at + Memory::kValueFull + 8 * i, 1);
-      init_barrier(at + Memory::kFinished + 8 * i, 4 * shape.warpgroups);
-    }
-    publish_barriers();
-  }
-  if (threadIdx.x < 32) {  // chunks 0 .. 5; a team at n finds n + 6
-    Chunk x = Chunk::of_part(a, shape, blockIdx.x);
-    for (unsigned n = 0; n < 3 * Memory::kTeams; ++n, x = x.next(a, shape, 1))
-      if (threadIdx.x == 0) Memory::chunk(memory, n) = x;
-  }
+  if (group >= 2) begin_alone<In, D, Trace>(a, maps, shape, memory, group - 2);
   // P and A have no blocks right of the diagonal: zeros, and nobody writes there again.
   clear_rows<512>(memory + Memory::kScores, (Memory::kValue - Memory::kScores) / kTileBytes, 0, threadIdx.x);
   __syncthreads();

@@ -459,11 +459,11 @@ template <class In, int D, bool Trace> struct AloneTeam {
     wait_products<0>();
     pin(M);
     if (a.l2norm) scale(M, numbers().key_norm, numbers().key_norm);
-    wait_finished(2);                        // its squares and tiles give way
-    if (warp == 0 && n >= Memory::kTeams) {  // the first were asked for in `prepare_alone`
+    wait_finished(2);  // its squares and tiles give way
+    if (warp == 0) {
       fence_shared();  // zeros of V beyond an end were written by ordinary stores, of the chain's warps
       of_chunk(n + Memory::kTeams).load_keys();
-      load_values();  // of this chunk: its place is free only now
+      if (n >= Memory::kTeams) load_values();  // of this chunk: its place is free only now
     }
     score<true>(M, d, a.reads_key ? -1.f : 0.f);
     __syncwarp();
@@ -497,6 +497,32 @@ template <class In, int D, bool Trace> struct AloneTeam {
   }
 };
 
+/// What a team needs first it asks for before anything else, for it waits for device memory a while. Its chunks are
+/// known up to n + 4.
+template <class In, int D, bool Trace>
+__device__ void begin_alone(const Arguments& a, const Maps& maps, const Shape& shape, unsigned char* block, int team) {
+  using Memory = AloneShared<D>;
+  const unsigned thread = threadIdx.x % 128, n = static_cast<unsigned>(team);
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(thread / 32), 0);
+  if (warp < 3) {
+    const Chunk x = Chunk::of_part(a, shape, blockIdx.x).next(a, shape, team + Memory::kTeams * warp);
+    if (thread % 32 == 0) Memory::chunk(block, n + Memory::kTeams * warp) = x;
+  } else if (thread % 32 == 0) {
+    const std::uint32_t at = shared_address(block);
+    for (int i = team; i < Memory::kStages; i += Memory::kTeams) init_barrier(at + Memory::kFull + 8 * i, 1);
+    init_barrier(at + Memory::kReady + 8 * team, 128);
+    init_barrier(at + Memory::kValueFull + 8 * team, 1);
+    init_barrier(at + Memory::kFinished + 8 * team, 4 * shape.warpgroups);
+    publish_barriers();
+  }
+  team_barrier(1 + team);
+  const AloneTeam<In, D, Trace> first{a, maps, shape, block, n, thread, warp};
+  if (warp == 0)
+    first.load_inputs();
+  else if (warp == 2 && team == 0)
+    first.load_keys(), first.load_values();
+}
+
 /// A team, from the block's first chunk to its last. At chunk n it asks for K and Q of n + 2 and V of n, sums up the
 /// decays of n + 2, asks for the gates of n + 4, and finds chunk n + 6.
 template <class In, int D, bool Trace>
@@ -509,12 +535,15 @@ __device__ void prepare_alone(const Arguments& a, const Maps& maps, const Shape&
   unsigned n = static_cast<unsigned>(team);
   const auto of_chunk = [&](unsigned m) { return Team{a, maps, shape, block, m, thread, warp}; };
   if (warp == 0) {
-    of_chunk(n).load_inputs(), wait_copies<0>();
+    wait_copies<0>();
     __syncwarp();
     of_chunk(n).sum();
   } else if (warp == 2) {
     of_chunk(n + Memory::kTeams).load_inputs();
-    of_chunk(n).load_keys(), of_chunk(n).load_values(), of_chunk(n + Memory::kTeams).load_keys();
+    if (team > 0 && of_chunk(n).chunk().left > 0) {
+      Memory::wait_full(shared_address(block), 0);
+      of_chunk(n).load_keys(), of_chunk(n).load_values();
+    }
   }
   for (; Memory::chunk(block, n).left > 0; n += Memory::kTeams) {
     if (warp == 2) wait_copies<0>();
