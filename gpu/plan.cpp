@@ -167,7 +167,7 @@ std::string v5_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device
 
 /// us that a chunk takes, as measured on an H200 with d_k = d_v = 128: by blocks of a cluster, and on one
 /// multiprocessor.
-constexpr double kChunkOfTwo = 2.1, kChunkOfFour = 1.2, kChunkOfSix = 1.05, kChunkAlone = 3.25;
+constexpr double kChunkOfTwo = 2.1, kChunkOfFour = 1.2, kChunkOfSix = 1.05, kChunkAlone = 2.85;
 double chunk_time(std::int64_t blocks) { return blocks == 2 ? kChunkOfTwo : blocks == 4 ? kChunkOfFour : kChunkOfSix; }
 
 /// How often so many clusters, or blocks, are filled by so many parts.
@@ -245,6 +245,7 @@ bool alone_is_faster(const deltaref_gpu_problem& p, const deltaref_gpu_device_t&
 std::string v7_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device_t& device, deltaref_gpu_plan_t& out) {
   if (std::string why = hopper_obstacle("v7", p, device); !why.empty()) return why;
   if (p.rows && p.rows != p.d_v) return "a block of v7 carries all d_v rows of S";
+  if (!walkable(p.o, p.B, p.T, p.HV)) return "v7 needs o with positive strides";
   const std::int64_t needs = v7_shared(p.d_k, p.d_v);
   if (needs > device.shared_memory) return more_shared_memory("v7", needs, device);
   if (p.version != DELTAREF_V7 && !alone_is_faster(p, device)) return "v7 would take longer here";

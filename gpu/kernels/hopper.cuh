@@ -110,6 +110,17 @@ __device__ inline void load_tiles(std::uint32_t to, const CUtensorMap& map, int 
       : "memory");
 }
 
+/// From shared memory; rows beyond the tensor are left out. What is stored may be written over when it has been read.
+__device__ inline void store_tiles(const CUtensorMap& map, std::uint32_t from, int token, int head, int batch) {
+  asm volatile(
+      DELTA_ONE_LANE(
+          "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%5, %2, %5, %3, %4}], [%1]")::"l"(&map),
+      "r"(from), "r"(token), "r"(head), "r"(batch), "r"(0)
+      : "memory");
+  asm volatile("cp.async.bulk.commit_group;\n" ::: "memory");
+}
+__device__ inline void wait_stores_read() { asm volatile("cp.async.bulk.wait_group.read 0;\n" ::: "memory"); }
+
 // ---------------------------------------------------------------- products
 
 /// Where tiles lie, as descriptors count: in 16 bytes, and without the bits that name a block of a cluster.

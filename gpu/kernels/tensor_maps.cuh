@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How q, k and v are described to the copy engine.
+// How q, k, v and o are described to the copy engine.
 #pragma once
 #include "gpu/kernels/hopper.cuh"
 
@@ -8,6 +8,11 @@ namespace delta::gpu {
 /// Where the copy engine finds q, k and v.
 struct Maps {
   CUtensorMap q, k, v;
+};
+
+/// And where it is to bring o.
+struct AllMaps : Maps {
+  CUtensorMap o;
 };
 
 /// How the copy engine is to walk a tensor [B, T, heads, d]: dimensions and strides, innermost first, and how much of
@@ -47,7 +52,7 @@ inline cudaError_t describe(CUtensorMap& map, const Rows& x, deltaref_dtype dtyp
                    {{64, extent(T), number, extent(heads), extent(B)}, {t, 2 * 64, h, b}, {64, 64, number, 1, 1}});
 }
 
-/// All three.
+/// All three, or all four.
 inline cudaError_t describe(Maps& maps, const Arguments& a, deltaref_dtype dtype, Fetch fetch) {
   const std::int64_t B = a.offsets ? 1 : a.N;
   if (a.T == 0 || !a.q.data || !a.k.data || !a.v.data) return cudaSuccess;
@@ -55,6 +60,11 @@ inline cudaError_t describe(Maps& maps, const Arguments& a, deltaref_dtype dtype
   if (error == cudaSuccess) error = describe(maps.k, a.k, dtype, fetch, B, a.T, a.H, a.d_k);
   if (error == cudaSuccess) error = describe(maps.v, a.v, dtype, fetch, B, a.T, a.HV, a.d_v);
   return error;
+}
+inline cudaError_t describe(AllMaps& maps, const Arguments& a, deltaref_dtype dtype, Fetch fetch) {
+  const cudaError_t error = describe(static_cast<Maps&>(maps), a, dtype, fetch);
+  if (error != cudaSuccess || a.T == 0 || !a.o.data) return error;
+  return describe(maps.o, a.o, dtype, fetch, a.offsets ? 1 : a.N, a.T, a.HV, a.d_v);
 }
 
 }  // namespace delta::gpu

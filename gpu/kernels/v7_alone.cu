@@ -20,9 +20,9 @@ namespace {
 
 template <class In, int D, bool Trace>
 __global__ void __launch_bounds__(512, 1)
-    walk_heads_alone(const Arguments a, const __grid_constant__ Maps maps, const Shape given) {
+    walk_heads_alone(const Arguments a, const __grid_constant__ AllMaps maps, const Shape given) {
   Shape shape = given;
-  shape.pass = Pass::whole, shape.segments = 1;
+  shape.pass = Pass::whole, shape.segments = 1;  // known here, so that nothing else is compiled
   using Memory = AloneShared<D>;
   extern __shared__ __align__(1024) unsigned char memory[];
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(512, 1)
 }
 
 template <class In, int D, bool Trace>
-cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
+cudaError_t launch(const Arguments& a, const AllMaps& maps, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
   const auto kernel = walk_heads_alone<In, D, Trace>;
   const Shape shape{.chains = plan.chains,
                     .producers = plan.producers,
@@ -58,7 +58,7 @@ cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan
 }
 
 template <class In, int D>
-cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
+cudaError_t launch(const Arguments& a, const AllMaps& maps, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
   return a.trace.gamma || a.trace.L_g || a.trace.inverse || a.trace.Z || a.trace.S
              ? launch<In, D, true>(a, maps, plan, stream)
              : launch<In, D, false>(a, maps, plan, stream);
@@ -67,7 +67,7 @@ cudaError_t launch(const Arguments& a, const Maps& maps, const deltaref_gpu_plan
 }  // namespace
 
 cudaError_t launch_v7(const Arguments& a, deltaref_dtype dtype, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
-  Maps maps{};
+  AllMaps maps{};
   if (const cudaError_t error = describe(maps, a, dtype, Fetch::tiles); error != cudaSuccess) return error;
   if (dtype == DELTAREF_BF16)
     return a.d_k == 64 ? launch<__nv_bfloat16, 64>(a, maps, plan, stream)

@@ -7,9 +7,9 @@
 //   a chain  for K and Q (full) and V (value_full), then for the squares, P and the factors (ready); then it is through
 //            with the chunk (finished)
 // The team of chunk n waits until the chain is through with n - 2 before it writes squares and asks for tiles: K and Q
-// of chunk n + 2 take the place of those of n - 2, V of chunk n that of its V. And until it is through with n - 1
-// before it says `ready`, for P of chunk n + 2 takes the place of that one's. So nobody waits for a barrier that could
-// be two phases on, which looks like none.
+// of chunk n + 2 take the place of those of n - 2, V of chunk n that of its V, where the chain has left o, once the
+// team has brought that away. And until it is through with n - 1 before it says `ready`, for P of chunk n + 2 takes the
+// place of that one's. So nobody waits for a barrier that could be two phases on, which looks like none.
 //
 // Of a chunk with rows beyond the end the team clears those of K and Q, which a chain does not read before `ready`
 // then, and each warp of a chain its channels of V.

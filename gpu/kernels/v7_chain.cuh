@@ -42,10 +42,6 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
     }
 #pragma unroll
     for (int i = 0; i < D / 4; ++i) left[i] = pack<In>(S[2 * i], S[2 * i + 1]);
-    const Sequence tokens{part.batch, part.begin, part.length, 0};
-    In* o = const_cast<In*>(row<In>(a.o, tokens, in_warp / 4, part.head)) + channel + in_warp % 4 * 2;
-    const std::int64_t step = 8 * a.o.stride_t;
-
     for (int c = 0; c < part.chunks; ++c, ++n) {
       const unsigned place = n % Memory::kTeams;
       const int lane = static_cast<int>(anew(threadIdx.x % 32)), t = lane % 4, matrix = lane / 8, r = lane % 8;
@@ -184,15 +180,22 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
           static_cast<float*>(
               a.trace.Z)[(part.place(a, c) * kChunk + e / 4 * 8 + 2 * t + e % 2) * a.d_v + first_row + e / 2 % 2 * 8] =
               E[e / 16][e % 16];
+#pragma unroll
+      for (int m = 0; m < 4; ++m) {  // o where V was: 16 tokens x 16 channels
+        std::uint32_t out[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) out[i] = pack<In>(O[8 * m + 2 * i], O[8 * m + 2 * i + 1]);
+        store_matrices_transposed(at + static_cast<unsigned>(of_warp(16 * m + 8 * (matrix / 2) + r, matrix % 2)), out);
+      }
       __syncwarp();
+      if (count < kChunk) {
+        const Sequence tokens{part.batch, part.begin + kChunk * c, count, 0};
+        for (int i = lane / 2; i < count; i += 16)
+          *reinterpret_cast<uint4*>(const_cast<In*>(row<In>(a.o, tokens, i, part.head)) + channel + lane % 2 * 8) =
+              *reinterpret_cast<const uint4*>(block + of_warp(i, lane % 2));
+        __syncwarp();
+      }
       arrive_once(at + Memory::kFinished + 8 * place);
-#pragma unroll
-      for (int j = 0; j < 8; ++j, o += step)  // 8 tokens x 16 channels
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const float* const x = O + 4 * j + 2 * half;
-          store_if(8 * j + lane / 4 < count, o + 8 * half, transposed(pack<In>(x[0], x[1])));
-        }
       if (Trace && a.trace.S)
 #pragma unroll
         for (int e = 0; e < D / 2; ++e)

@@ -40,7 +40,7 @@ struct Place {
 template <class In, int D, bool Trace> struct AloneTeam {
   using Memory = AloneShared<D>;
   const Arguments& a;
-  const Maps& maps;
+  const AllMaps& maps;
   const Shape& shape;
   unsigned char* const block;  ///< shared memory
   const unsigned n;            ///< the chunk's number
@@ -86,6 +86,12 @@ template <class In, int D, bool Trace> struct AloneTeam {
     load_tiles(at + static_cast<unsigned>(Memory::value(shape.warpgroups, 0, n)), maps.v, x.token, x.head, x.batch,
                full);
     arrive_once(full);
+  }
+  /// The chain leaves o where V was. Where rows lie beyond the end it stores it itself: another sequence may follow.
+  __device__ void store_outputs() const {
+    const Chunk& x = chunk();
+    if (x.left >= kChunk)
+      store_tiles(maps.o, at + static_cast<unsigned>(Memory::value(shape.warpgroups, 0, n)), x.token, x.head, x.batch);
   }
   /// Gates, betas and lambdas.
   __device__ void load_inputs() const {
@@ -461,11 +467,12 @@ template <class In, int D, bool Trace> struct AloneTeam {
     if (a.l2norm) scale(M, numbers().key_norm, numbers().key_norm);
     wait_finished(2);  // its squares and tiles give way
     if (warp == 0) {
-      fence_shared();  // zeros of V beyond an end were written by ordinary stores, of the chain's warps
+      fence_shared();  // o, and zeros of V beyond an end, were written by ordinary stores, of the chain's warps
       of_chunk(n + Memory::kTeams).load_keys();
-      if (n >= Memory::kTeams) load_values();  // of this chunk: its place is free only now
+      if (n >= Memory::kTeams) of_chunk(n - Memory::kTeams).store_outputs();
     }
     score<true>(M, d, a.reads_key ? -1.f : 0.f);
+    if (warp == 0 && n >= Memory::kTeams) wait_stores_read(), load_values();  // of this chunk: its place is free now
     __syncwarp();
     substitute();
     barrier();
@@ -497,10 +504,11 @@ template <class In, int D, bool Trace> struct AloneTeam {
   }
 };
 
-/// What a team needs first it asks for before anything else, for it waits for device memory a while. Its chunks are
-/// known up to n + 4.
+/// What a team needs first it asks for before the block meets, for device memory takes a while; and its other chunks it
+/// finds, up to n + 4.
 template <class In, int D, bool Trace>
-__device__ void begin_alone(const Arguments& a, const Maps& maps, const Shape& shape, unsigned char* block, int team) {
+__device__ void begin_alone(const Arguments& a, const AllMaps& maps, const Shape& shape, unsigned char* block,
+                            int team) {
   using Memory = AloneShared<D>;
   const unsigned thread = threadIdx.x % 128, n = static_cast<unsigned>(team);
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(thread / 32), 0);
@@ -517,16 +525,14 @@ __device__ void begin_alone(const Arguments& a, const Maps& maps, const Shape& s
   }
   team_barrier(1 + team);
   const AloneTeam<In, D, Trace> first{a, maps, shape, block, n, thread, warp};
-  if (warp == 0)
-    first.load_inputs();
-  else if (warp == 2 && team == 0)
-    first.load_keys(), first.load_values();
+  if (warp == 0) first.load_inputs();
+  if (warp == 2 && team == 0) first.load_keys(), first.load_values();
 }
 
-/// A team, from the block's first chunk to its last. At chunk n it asks for K and Q of n + 2 and V of n, sums up the
-/// decays of n + 2, asks for the gates of n + 4, and finds chunk n + 6.
+/// A team, from the block's first chunk to its last. At chunk n it asks for K and Q of n + 2, brings o of n - 2 away
+/// and asks for V of n, sums up the decays of n + 2, asks for the gates of n + 4, and finds chunk n + 6.
 template <class In, int D, bool Trace>
-__device__ void prepare_alone(const Arguments& a, const Maps& maps, const Shape& shape, unsigned char* block,
+__device__ void prepare_alone(const Arguments& a, const AllMaps& maps, const Shape& shape, unsigned char* block,
                               int team) {
   using Memory = AloneShared<D>;
   using Team = AloneTeam<In, D, Trace>;
@@ -540,7 +546,7 @@ __device__ void prepare_alone(const Arguments& a, const Maps& maps, const Shape&
     of_chunk(n).sum();
   } else if (warp == 2) {
     of_chunk(n + Memory::kTeams).load_inputs();
-    if (team > 0 && of_chunk(n).chunk().left > 0) {
+    if (team > 0 && of_chunk(n).chunk().left > 0) {  // all at once would take as long for each
       Memory::wait_full(shared_address(block), 0);
       of_chunk(n).load_keys(), of_chunk(n).load_values();
     }
@@ -549,6 +555,12 @@ __device__ void prepare_alone(const Arguments& a, const Maps& maps, const Shape&
     if (warp == 2) wait_copies<0>();
     team_barrier(1 + team);  // the sums of this chunk are there, and the gates of the next
     of_chunk(n).prepare();
+  }
+  if (warp == 0 && n >= Memory::kTeams) {  // o of its last chunk
+    Memory::wait_for(shared_address(block), Memory::kFinished, n - Memory::kTeams);
+    fence_shared();
+    of_chunk(n - Memory::kTeams).store_outputs();
+    wait_stores_read();
   }
 }
 
