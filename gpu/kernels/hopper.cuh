@@ -259,17 +259,6 @@ __device__ inline void store_if(bool there, void* to, const uint4& x) {
                "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(static_cast<int>(there))
                : "memory");
 }
-__device__ inline void store_if(bool there, void* to, std::uint32_t x) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p st.global.b32 [%0], %1;\n}\n" ::"l"(to), "r"(x),
-               "r"(static_cast<int>(there))
-               : "memory");
-}
-/// An 8 x 8 matrix of 16-bit numbers across the warp, transposed: lane 4 i + j has numbers 2 j and 2 j + 1 of row i.
-__device__ inline std::uint32_t transposed(std::uint32_t x) {
-  std::uint32_t y;
-  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;\n" : "=r"(y) : "r"(x));
-  return y;
-}
 __device__ inline void team_barrier(int id) { asm volatile("bar.sync %0, 128;\n" ::"r"(id) : "memory"); }
 
 // ---------------------------------------------------------------- tiles

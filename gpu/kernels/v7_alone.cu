@@ -8,9 +8,11 @@
 //             Where heads fill the device, as many run as multiprocessors are.
 // Prediction  4,600 to 4,900 cycles a chunk: 3,400 passes through shared memory, 3,100 cycles of the tensor cores, and
 //             1,100 instructions of each of eight warps on either side. (8, 2048, 16) in 0.1 ms where v5 takes 0.147.
-// Gained      on an H200 (8, 2048, 16) takes 0.115 ms and (16, 2048, 32) 0.41 where v5 takes 0.148 and 0.54. A chunk
-//             takes 5,300 cycles: shared memory is busy for two thirds of them, and who asks it for something waits for
-//             300; a sequence of 2,048 tokens is 15 us longer than its chunks.
+// Gained      on an H200 (8, 2048, 16) takes 0.102 ms and (16, 2048, 32) 0.37 where v5 takes 0.148 and 0.54. A chunk
+//             takes 4,800 cycles. What bounds it is the pipe to shared memory and the caches: o, stored from registers,
+//             took a fifth of it and 9 % of the time; the copy engine takes neither. A sequence is 14 us longer than
+//             its chunks: 3 are the launch, most of the rest is memory, of which all multiprocessors ask for the first
+//             tiles and states at once.
 #include "gpu/kernels/launch.hpp"
 #include "gpu/kernels/v7_chain.cuh"
 #include "gpu/kernels/v7_prepare.cuh"
