@@ -392,7 +392,6 @@ TEST(Names, AreUnique) {
     for (const Input& i : r->info.inputs)
       for (std::string_view taken : {"q", "k", "v", "o", "beta", "g", "alpha", "lambda"}) EXPECT_NE(i.name, taken);
   }
-  EXPECT_EQ(rules().size(), 15u);
 }
 
 }  // namespace
