@@ -546,9 +546,9 @@ __device__ void prepare_alone(const Arguments& a, const AllMaps& maps, const Sha
     of_chunk(n).sum();
   } else if (warp == 2) {
     of_chunk(n + Memory::kTeams).load_inputs();
-    if (team > 0 && of_chunk(n).chunk().left > 0) {  // all at once would take as long for each
-      Memory::wait_full(shared_address(block), 0);
-      of_chunk(n).load_keys(), of_chunk(n).load_values();
+    if (team == 0 && of_chunk(1).chunk().left > 0) {  // for the other team, which has no barrier to wait for. Asked for
+      Memory::wait_full(shared_address(block), 0);    // at once, both would take as long as the two
+      of_chunk(1).load_keys(), of_chunk(1).load_values();
     }
   }
   for (; Memory::chunk(block, n).left > 0; n += Memory::kTeams) {
