@@ -167,7 +167,7 @@ std::string v5_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device
 
 /// us that a chunk takes, as measured on an H200 with d_k = d_v = 128: by blocks of a cluster, and on one
 /// multiprocessor.
-constexpr double kChunkOfTwo = 2.1, kChunkOfFour = 1.2, kChunkOfSix = 1.05, kChunkAlone = 2.85;
+constexpr double kChunkOfTwo = 2.1, kChunkOfFour = 1.2, kChunkOfSix = 1.05, kChunkAlone = 2.7;
 double chunk_time(std::int64_t blocks) { return blocks == 2 ? kChunkOfTwo : blocks == 4 ? kChunkOfFour : kChunkOfSix; }
 
 /// How often so many clusters, or blocks, are filled by so many parts.

@@ -86,10 +86,6 @@ __device__ inline void fence_shared() { asm volatile("fence.proxy.async.shared::
 
 // ---------------------------------------------------------------- the copy engine
 
-/// The first copy need not wait for the description then.
-__device__ inline void prefetch(const CUtensorMap& map) {
-  asm volatile("prefetch.tensormap [%0];\n" ::"l"(&map) : "memory");
-}
 /// 64 tokens x 64 channels of one head, from that token on, as a swizzled tile of 8 KB; zeros beyond the tensor.
 __device__ inline void load_tile(std::uint32_t to, const CUtensorMap& map, int channel, int head, int token, int batch,
                                  std::uint32_t barrier) {

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a block of v7 serves a head alone: what it has in shared memory, and who waits for whom.
 //
-// Two warpgroups carry 64 rows of S each along the chunks of a sequence. Two teams of four warps prepare the chunks,
-// number n by team n % 2. Who waits for what:
-//   a team   for K and Q of its chunk (full); then it has the scores P and the squares of the chunk ready (ready)
-//   a chain  for K and Q (full) and V (value_full), then for the squares, P and the factors (ready); then it is through
-//            with the chunk (finished)
-// The team of chunk n waits until the chain is through with n - 2 before it writes squares and asks for tiles: K and Q
-// of chunk n + 2 take the place of those of n - 2, V of chunk n that of its V, where the chain has left o, once the
-// team has brought that away. And until it is through with n - 1 before it says `ready`, for P of chunk n + 2 takes the
-// place of that one's. So nobody waits for a barrier that could be two phases on, which looks like none.
+// Two warpgroups, the chain, carry 64 rows of S each along the chunks of a sequence. Two teams of four warps prepare the
+// chunks, number n by team n % 2. Who waits for what:
+//   a team        for K and Q of its chunk (full); then it has the scores P and the squares of the chunk ready (ready)
+//   a warpgroup   for K and Q (full) and V (value_full), the second one also until the first has multiplied S with them
+//                 (turn); then for the squares, P and the factors (ready); then it is through with the chunk (finished)
+// The turns keep the two apart: one multiplies while the other waits for what it has multiplied.
+//
+// The team of chunk n waits until the chain is through with n - 3 before it writes P, whose place that is; and with
+// n - 2 before it writes squares and asks for tiles: K and Q of chunk n + 2 take the place of those of n - 2, V of chunk
+// n that of its V, where the chain has left o, once the team has brought that away.
+//
+// Nobody may wait for a barrier that could be two phases on, which looks like none. So there are four of `finished`: the
+// team of chunk n may still wait for n - 3 when the chain is through with n - 1, but not when it is through with n + 1,
+// for that takes chunk n. Of the others there are as many as places, and a place is given to the next chunk only when
+// the chain is through with the last; who else waits for it has done so before, or the chain could not be.
 //
 // Of a chunk with rows beyond the end the team clears those of K and Q, which a chain does not read before `ready`
 // then, and each warp of a chain its channels of V.
@@ -74,9 +80,6 @@ struct TokenNumbers {
   float key_norm[kChunk], query_norm[kChunk], key_length[kChunk];  ///< 1 / |k_i|, 1 / |q_i|, |k_i|
   float columns[96];  ///< for blocks 1, 2, 3: beta_j times the decay from each token j before to the block's first
   __device__ static int column(int block) { return 8 * block * (block - 1); }  ///< where those of a block begin
-
-  /// The decay from token j to token i.
-  __device__ float decay(int i, int j) const { return power_of_two((high[i] - high[j]) + (low[i] - low[j])); }
 };
 
 /// Shared memory of a block. Tiles start at whole KB, for their pieces are exchanged by address.
@@ -84,8 +87,10 @@ template <int D> struct AloneShared {
   static constexpr int kTeams = 2;           ///< and as many places for squares and V
   static constexpr int kStages = kV7Stages;  ///< places for K and Q. Each is one team's, which so misses no phase of it
   static constexpr int kScored = 3;          ///< places for P
-  static constexpr int kFull = 0;            ///< of a stage
-  static constexpr int kReady = 64, kFinished = 80, kValueFull = 96;  ///< of a team
+  static constexpr int kWaitedFor = 4;       ///< chunks that the chain may be through with, and somebody waits for it yet
+  /// Barriers, 8 bytes each: of a stage; of a team; of a chunk modulo `kWaitedFor`.
+  static constexpr int kFull = 0, kReady = kFull + 8 * kStages, kValueFull = kReady + 8 * kTeams;
+  static constexpr int kTurn = kValueFull + 8 * kTeams, kFinished = kTurn + 8 * kTeams;
   /// Chunks that are known at a time: a team at n finds n + 6, and chunk n - 2, whose place that takes, has been asked
   /// for by then.
   static constexpr int kAhead = 8;
@@ -103,7 +108,7 @@ template <int D> struct AloneShared {
   enum Square { kA11, kMinusL21, kA22 };
   static constexpr int kSquares = kScores + kScored * kTileBytes, kSquareBytes32 = 32 * 128;
   static constexpr int kValue = kSquares + kTeams * 3 * kSquareBytes32;  ///< V of a warpgroup, two places
-  static_assert(kFull + 8 * kStages <= kReady && kGiven % 16 == 0 && kKey % 1024 == 0 && kStages % kTeams == 0);
+  static_assert(kFinished + 8 * kWaitedFor <= kChunks && kGiven % 16 == 0 && kKey % 1024 == 0 && kStages % kTeams == 0);
 
   __host__ __device__ static constexpr int bytes(int warpgroups) { return kValue + kTeams * warpgroups * kTileBytes; }
 
@@ -114,6 +119,10 @@ template <int D> struct AloneShared {
   __device__ static void wait_for(std::uint32_t at, int barrier, unsigned n) {
     wait(at + static_cast<unsigned>(barrier) + 8 * (n % kTeams), n / kTeams & 1);
   }
+  __device__ static std::uint32_t finished(std::uint32_t at, unsigned n) {
+    return at + kFinished + 8 * (n % kWaitedFor);
+  }
+  __device__ static void wait_finished(std::uint32_t at, unsigned n) { wait(finished(at, n), n / kWaitedFor & 1); }
   /// Of chunk n.
   __device__ static int value(int warpgroups, int group, unsigned n) {
     return kValue + (static_cast<int>(n % kTeams) * warpgroups + group) * kTileBytes;

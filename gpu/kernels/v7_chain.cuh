@@ -60,6 +60,7 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
           *reinterpret_cast<uint4*>(block + of_warp(i, lane % 2)) = make_uint4(0, 0, 0, 0);
         __syncwarp();
       }
+      if (group == 1) Memory::wait_for(at, Memory::kTurn, n);  // the tensor cores are the other one's until then
       float SX[32], O[32];  // [64 x 64 tokens]: S K^T, then S X^T; S Q^T, later O^T
       pin(left);
       begin_products();
@@ -77,6 +78,7 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
                                  at + static_cast<unsigned>(of_warp(16 * m + 8 * (matrix / 2) + r, matrix % 2)));
       wait_products<0>();
       pin(SX), pin(O), pin(V);
+      if (group == 0) arrive_once(at + Memory::kTurn + 8 * place);
 
       Memory::wait_for(at, Memory::kReady, n);
       if (a.lambda.data)
@@ -195,7 +197,7 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
               *reinterpret_cast<const uint4*>(block + of_warp(i, lane % 2));
         __syncwarp();
       }
-      arrive_once(at + Memory::kFinished + 8 * place);
+      arrive_once(Memory::finished(at, n));
       if (Trace && a.trace.S)
 #pragma unroll
         for (int e = 0; e < D / 2; ++e)

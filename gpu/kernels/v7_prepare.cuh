@@ -90,6 +90,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
   /// The chain leaves o where V was. Where rows lie beyond the end it stores it itself: another sequence may follow.
   __device__ void store_outputs() const {
     const Chunk& x = chunk();
+    fence_shared();  // o, and zeros of V beyond an end, were written by ordinary stores, of the chain's warps
     if (x.left >= kChunk)
       store_tiles(maps.o, at + static_cast<unsigned>(Memory::value(shape.warpgroups, 0, n)), x.token, x.head, x.batch);
   }
@@ -112,7 +113,8 @@ template <class In, int D, bool Trace> struct AloneTeam {
 
   // ---------------------------------------------------------------- numbers
 
-  /// Sums up the decays, and makes of them what is needed of a token. By one warp: a lane has two tokens.
+  /// Sums up the decays, and makes of them what is needed of a token, or of one and the first of a later block: the
+  /// columns. By one warp: a lane has two tokens.
   __device__ void sum() const {
     const int lane = static_cast<int>(thread % 32), count = chunk().count();
     float gate[2];
@@ -155,15 +157,14 @@ template <class In, int D, bool Trace> struct AloneTeam {
     put(of.high, high), put(of.low, low), put(of.beta, beta);
     put(factors.read, read), put(factors.output, output), put(factors.write, write), put(factors.lambda, lambda);
     if (lane == 31) factors.gamma[0] = gamma[1];
-  }
-  /// What the columns left of the diagonal blocks are multiplied with. By all four warps.
-  __device__ void fill_columns() const {
-    const Place p = place();
-    const int number = static_cast<int>(p.thread);
-    if (number >= 96) return;
-    TokenNumbers& of = numbers();
-    const int b = number < 16 ? 1 : number < 48 ? 2 : 3, j = number - TokenNumbers::column(b);
-    of.columns[number] = of.decay(16 * b, j) * of.beta[j];
+#pragma unroll
+    for (int b = 1; b < 4; ++b) {
+      const float first[2] = {__shfl_sync(0xffffffffu, high[0], 8 * b), __shfl_sync(0xffffffffu, low[0], 8 * b)};
+      float column[2];
+#pragma unroll
+      for (int e = 0; e < 2; ++e) column[e] = power_of_two((first[0] - high[e]) + (first[1] - low[e])) * beta[e];
+      if (lane < 8 * b) put(of.columns + TokenNumbers::column(b), column);
+    }
   }
 
   // ---------------------------------------------------------------- scores
@@ -441,23 +442,25 @@ template <class In, int D, bool Trace> struct AloneTeam {
 
   /// Until the chain is through with the chunk so many before.
   __device__ void wait_finished(unsigned before) const {
-    const unsigned m = n - before;
-    if (n >= before) Memory::wait_for(at, Memory::kFinished, m);
+    if (n >= before) Memory::wait_finished(at, n - before);
   }
   /// All of it, and by warps 0 and 2 what chunks to come need.
   __device__ void prepare() const {
-    fill_columns();
     const int count = chunk().count();
     Memory::wait_full(at, n);
-    if (count < kChunk) clear_rows<128>(block + key(), 2 * D / 64, count, static_cast<int>(thread));
-    barrier();  // the numbers are there, and the zeros beyond the end
+    if (count < kChunk) {
+      clear_rows<128>(block + key(), 2 * D / 64, count, static_cast<int>(thread));
+      barrier();
+    }
     const bool mixes = a.lambda.data != nullptr;
     float M[32];
     multiply_rows(M, key() + Memory::kQuery, 0);  // Q K^T
+    barrier();                                    // the numbers are there
     const Decays d = decays();                    // under the products
     wait_products<0>();
     pin(M);
     if (a.l2norm) take_norms(), scale(M, numbers().query_norm, numbers().key_norm);
+    wait_finished(3);  // its P gives way
     score<false>(M, d, static_cast<float>(a.scale));
     if (mixes) mix(M);
     pin(M);
@@ -467,7 +470,6 @@ template <class In, int D, bool Trace> struct AloneTeam {
     if (a.l2norm) scale(M, numbers().key_norm, numbers().key_norm);
     wait_finished(2);  // its squares and tiles give way
     if (warp == 0) {
-      fence_shared();  // o, and zeros of V beyond an end, were written by ordinary stores, of the chain's warps
       of_chunk(n + Memory::kTeams).load_keys();
       if (n >= Memory::kTeams) of_chunk(n - Memory::kTeams).store_outputs();
     }
@@ -475,14 +477,15 @@ template <class In, int D, bool Trace> struct AloneTeam {
     if (warp == 0 && n >= Memory::kTeams) wait_stores_read(), load_values();  // of this chunk: its place is free now
     __syncwarp();
     substitute();
-    barrier();
-    if (warp % 2 == 1) invert();
-    trace_inverse();
+    wait_copies<0>();  // by the warp that asked for the gates of n + 2: warp 0 will sum them up
     fence_shared();
-    // P of n + 2 takes that one's place. Waited for now, since once n is ready the chain could finish n + 1, and n - 1
-    // would look as if it had not; by the warps that do not invert, for `ready` counts all 128 threads.
-    if (warp % 2 == 0) wait_finished(1);
-    arrive(at + Memory::kReady + 8 * team());  // each thread for what it wrote
+    barrier();
+    if (warp % 2 == 1) {
+      invert();
+      fence_shared();
+      arrive(at + Memory::kReady + 8 * team());  // each thread for what it wrote, and for what all did before they met
+    }
+    trace_inverse();
     if (warp == 0) of_chunk(n + Memory::kTeams).sum();
     if (warp == 2) {
       of_chunk(n + 2 * Memory::kTeams).load_inputs();
@@ -518,9 +521,11 @@ __device__ void begin_alone(const Arguments& a, const AllMaps& maps, const Shape
   } else if (thread % 32 == 0) {
     const std::uint32_t at = shared_address(block);
     for (int i = team; i < Memory::kStages; i += Memory::kTeams) init_barrier(at + Memory::kFull + 8 * i, 1);
-    init_barrier(at + Memory::kReady + 8 * team, 128);
+    init_barrier(at + Memory::kReady + 8 * team, 2 * 32);
     init_barrier(at + Memory::kValueFull + 8 * team, 1);
-    init_barrier(at + Memory::kFinished + 8 * team, 4 * shape.warpgroups);
+    init_barrier(at + Memory::kTurn + 8 * team, 4);
+    for (int i = team; i < Memory::kWaitedFor; i += Memory::kTeams)
+      init_barrier(at + Memory::kFinished + 8 * i, 4 * shape.warpgroups);
     publish_barriers();
   }
   team_barrier(1 + team);
@@ -546,19 +551,15 @@ __device__ void prepare_alone(const Arguments& a, const AllMaps& maps, const Sha
     of_chunk(n).sum();
   } else if (warp == 2) {
     of_chunk(n + Memory::kTeams).load_inputs();
-    if (team == 0 && of_chunk(1).chunk().left > 0) {  // for the other team, which has no barrier to wait for. Asked for
-      Memory::wait_full(shared_address(block), 0);    // at once, both would take as long as the two
+    // For the other team, which has no barrier to wait for. Asked for at once, either would take as long as both.
+    if (team == 0 && of_chunk(1).chunk().left > 0) {
+      Memory::wait_full(shared_address(block), 0);
       of_chunk(1).load_keys(), of_chunk(1).load_values();
     }
   }
-  for (; Memory::chunk(block, n).left > 0; n += Memory::kTeams) {
-    if (warp == 2) wait_copies<0>();
-    team_barrier(1 + team);  // the sums of this chunk are there, and the gates of the next
-    of_chunk(n).prepare();
-  }
+  for (; Memory::chunk(block, n).left > 0; n += Memory::kTeams) of_chunk(n).prepare();
   if (warp == 0 && n >= Memory::kTeams) {  // o of its last chunk
-    Memory::wait_for(shared_address(block), Memory::kFinished, n - Memory::kTeams);
-    fence_shared();
+    Memory::wait_finished(shared_address(block), n - Memory::kTeams);
     of_chunk(n - Memory::kTeams).store_outputs();
     wait_stores_read();
   }
