@@ -478,14 +478,11 @@ template <class In, int D, bool Trace> struct AloneTeam {
     __syncwarp();
     substitute();
     wait_copies<0>();  // by the warp that asked for the gates of n + 2: warp 0 will sum them up
-    fence_shared();
     barrier();
-    if (warp % 2 == 1) {
-      invert();
-      fence_shared();
-      arrive(at + Memory::kReady + 8 * team());  // each thread for what it wrote, and for what all did before they met
-    }
+    if (warp % 2 == 1) invert();
     trace_inverse();
+    fence_shared();
+    arrive(at + Memory::kReady + 8 * team());  // each thread for what it wrote
     if (warp == 0) of_chunk(n + Memory::kTeams).sum();
     if (warp == 2) {
       of_chunk(n + 2 * Memory::kTeams).load_inputs();
@@ -521,7 +518,7 @@ __device__ void begin_alone(const Arguments& a, const AllMaps& maps, const Shape
   } else if (thread % 32 == 0) {
     const std::uint32_t at = shared_address(block);
     for (int i = team; i < Memory::kStages; i += Memory::kTeams) init_barrier(at + Memory::kFull + 8 * i, 1);
-    init_barrier(at + Memory::kReady + 8 * team, 2 * 32);
+    init_barrier(at + Memory::kReady + 8 * team, 128);
     init_barrier(at + Memory::kValueFull + 8 * team, 1);
     init_barrier(at + Memory::kTurn + 8 * team, 4);
     for (int i = team; i < Memory::kWaitedFor; i += Memory::kTeams)

@@ -162,7 +162,7 @@ class Block {
   Places<Tile> scores{protocol.scored}, squares{kTeams};  ///< P; L, then A
   Places<Content> given{protocol.known}, numbers{protocol.known}, factors{protocol.known};  ///< g; N; F
   Places<Content> known{protocol.ahead};                                                    ///< c: left, and where
-  Places<Barrier> full{protocol.stages, Barrier{1}}, value_full{kTeams, Barrier{1}}, ready{kTeams, Barrier{2}},
+  Places<Barrier> full{protocol.stages, Barrier{1}}, value_full{kTeams, Barrier{1}}, ready{kTeams, Barrier{4}},
       turn{protocol.turns, Barrier{4}}, finished{protocol.waited_for, Barrier{8}}, team_barrier{kTeams, Barrier{4}};
   Barrier block_barrier{16};
   Places<unsigned> stores{kTeams}, copies{protocol.known};  ///< that are asked for and not done
@@ -287,8 +287,8 @@ class Block {
       if (warp % 2 == 1) {
         read(squares[n][warp - 1], 'A', n), read(squares[n][warp], 'L', n);
         squares[n][warp] = {'A', n};
-        ready[n].arrive();
       }
+      ready[n].arrive();
       co_await kAnyTime;
       if (warp == 0) sum(n + kTeams);
       if (warp == 2) load_inputs(n + 2 * kTeams), known[n + 3 * kTeams] = {'c', n + 3 * kTeams};
