@@ -119,6 +119,10 @@ __device__ inline void wait_stores_read() { asm volatile("cp.async.bulk.wait_gro
 
 // ---------------------------------------------------------------- products
 
+/// Where accumulator e of a thread lies: in row g + row_of(e), column 2 t + column_of(e).
+__device__ constexpr int row_of(int e) { return e / 2 % 2 * 8; }
+__device__ constexpr int column_of(int e) { return e / 4 * 8 + e % 2; }
+
 /// Where tiles lie, as descriptors count: in 16 bytes, and without the bits that name a block of a cluster.
 __device__ inline std::uint32_t place_of(std::uint32_t address) { return (address & 0x3ffff) >> 4; }
 
@@ -216,6 +220,10 @@ DELTA_PRODUCT_OF_TILES(multiply_columns, "1")
 
 // ---------------------------------------------------------------- small things
 
+/// What all lanes of a warp have alike, told to the compiler: it goes to a uniform register, and so do addresses.
+__device__ inline int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+/// Four of a longer array, from there on.
+template <class T> __device__ inline T (&four(T* x))[4] { return reinterpret_cast<T(&)[4]>(*x); }
 /// Registers of every thread of the warpgroup from here on.
 template <int Count> __device__ inline void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(Count));

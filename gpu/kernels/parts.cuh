@@ -104,12 +104,12 @@ template <int N> __device__ inline void read_state(float (&S)[N], const State& f
     const float* const at = &from(i, j);
 #pragma unroll
     for (int e = 0; e < N; e += 2) {
-      const float2 x = *reinterpret_cast<const float2*>(at + e / 2 % 2 * 8 * from.row + e / 4 * 8);
+      const float2 x = *reinterpret_cast<const float2*>(at + row_of(e) * from.row + column_of(e));
       S[e] = x.x, S[e + 1] = x.y;
     }
   } else {
 #pragma unroll
-    for (int e = 0; e < N; ++e) S[e] = from(i + e / 2 % 2 * 8, j + e / 4 * 8 + e % 2);
+    for (int e = 0; e < N; ++e) S[e] = from(i + row_of(e), j + column_of(e));
   }
 }
 /// And to memory.
@@ -118,10 +118,10 @@ template <int N> __device__ inline void write_state(const float (&S)[N], const S
     float* const at = &to(i, j);
 #pragma unroll
     for (int e = 0; e < N; e += 2)
-      *reinterpret_cast<float2*>(at + e / 2 % 2 * 8 * to.row + e / 4 * 8) = make_float2(S[e], S[e + 1]);
+      *reinterpret_cast<float2*>(at + row_of(e) * to.row + column_of(e)) = make_float2(S[e], S[e + 1]);
   } else {
 #pragma unroll
-    for (int e = 0; e < N; ++e) to(i + e / 2 % 2 * 8, j + e / 4 * 8 + e % 2) = S[e];
+    for (int e = 0; e < N; ++e) to(i + row_of(e), j + column_of(e)) = S[e];
   }
 }
 

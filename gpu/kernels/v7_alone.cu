@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(512, 1)
   shape.pass = Pass::whole, shape.segments = 1;  // known here, so that nothing else is compiled
   using Memory = AloneShared<D>;
   extern __shared__ __align__(1024) unsigned char memory[];
-  const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
+  const int group = uniform(static_cast<int>(threadIdx.x) / 128);
   if (group >= 2) begin_alone<In, D, Trace>(a, maps, shape, memory, group - 2);
   // P and A have no blocks right of the diagonal: zeros, and nobody writes there again.
   clear_rows<512>(memory + Memory::kScores, (Memory::kValue - Memory::kScores) / kTileBytes, 0, threadIdx.x);

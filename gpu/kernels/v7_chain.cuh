@@ -24,7 +24,7 @@ template <int N> __device__ inline void load_factors(float (&x)[N], std::uint32_
 template <class In, int D, bool Trace>
 __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned char* block, int group) {
   using Memory = AloneShared<D>;
-  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32 % 4, 0);
+  const int warp = uniform(static_cast<int>(threadIdx.x) / 32 % 4);
   const std::uint32_t at = shared_address(block);
   const int channel = 64 * group + 16 * warp;  // of the warp's first row
 
@@ -43,10 +43,10 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
 #pragma unroll
     for (int i = 0; i < D / 4; ++i) left[i] = pack<In>(S[2 * i], S[2 * i + 1]);
     for (int c = 0; c < part.chunks; ++c, ++n) {
-      const unsigned place = n % Memory::kTeams;
+      const unsigned team = n % Memory::kTeams;  // that prepares it
       const int lane = static_cast<int>(anew(threadIdx.x % 32)), t = lane % 4, matrix = lane / 8, r = lane % 8;
       const std::uint32_t keys = place_of(at + Memory::kKey + n % Memory::kStages * Memory::kStage),
-                          squares = place_of(at + Memory::kSquares + place * 3 * Memory::kSquareBytes32),
+                          squares = place_of(at + Memory::kSquares + team * 3 * Memory::kSquareBytes32),
                           scores = place_of(at + Memory::kScores + n % Memory::kScored * kTileBytes);
       const int value = Memory::value(shape.warpgroups, group, n), count = part.length - kChunk * c;
       // The warp's 16 channels of V: 32 bytes of each row of the tile.
@@ -74,11 +74,11 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
       std::uint32_t V[16];
 #pragma unroll
       for (int m = 0; m < 4; ++m)
-        load_matrices_transposed(reinterpret_cast<std::uint32_t(&)[4]>(V[4 * m]),
+        load_matrices_transposed(four(V + 4 * m),
                                  at + static_cast<unsigned>(of_warp(16 * m + 8 * (matrix / 2) + r, matrix % 2)));
       wait_products<0>();
       pin(SX), pin(O), pin(V);
-      if (group == 0) arrive_once(at + Memory::kTurn + 8 * place);
+      if (group == 0) arrive_once(at + Memory::kTurn + 8 * team);
 
       Memory::wait_for(at, Memory::kReady, n);
       if (a.lambda.data)
@@ -105,8 +105,8 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
         }
         pin(R[h]);
       };
-      const auto times = [&](float(&to)[16], const float(&from)[16], int square,
-                             bool add) {  // (+)= from (that square)^T
+      // to (+)= from (that square)^T, begun.
+      const auto times = [&](float(&to)[16], const float(&from)[16], int square, bool add) {
         std::uint32_t operand[16];
 #pragma unroll
         for (int k = 0; k < 4; ++k) as_tf32(operand + 4 * k, from + 4 * k);
@@ -180,7 +180,7 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
 #pragma unroll
         for (int e = 0; e < 32; ++e)
           static_cast<float*>(
-              a.trace.Z)[(part.place(a, c) * kChunk + e / 4 * 8 + 2 * t + e % 2) * a.d_v + first_row + e / 2 % 2 * 8] =
+              a.trace.Z)[(part.place(a, c) * kChunk + 2 * t + column_of(e)) * a.d_v + first_row + row_of(e)] =
               E[e / 16][e % 16];
 #pragma unroll
       for (int m = 0; m < 4; ++m) {  // o where V was: 16 tokens x 16 channels
@@ -202,7 +202,7 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
 #pragma unroll
         for (int e = 0; e < D / 2; ++e)
           static_cast<float*>(
-              a.trace.S)[(part.place(a, c) * a.d_v + first_row + e / 2 % 2 * 8) * D + e / 4 * 8 + 2 * t + e % 2] = S[e];
+              a.trace.S)[(part.place(a, c) * a.d_v + first_row + row_of(e)) * D + 2 * t + column_of(e)] = S[e];
     }
     if (part.to.data) write_state(S, part.to, first_row, in_warp % 4 * 2);
   }

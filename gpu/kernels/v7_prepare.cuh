@@ -24,9 +24,9 @@ __device__ inline std::int64_t in_units(float gate, bool is_log) {
 /// from one step to the next, and there are 64.
 struct Place {
   unsigned thread, lane;
-  int warp, first, g, t;  ///< first: of the warp's rows
-  __device__ Place(unsigned in_team, int of_team) : thread(anew(in_team)), warp(of_team), first(16 * of_team) {
-    lane = thread % 32, g = static_cast<int>(lane / 4), t = static_cast<int>(lane % 4);
+  int g, t;  ///< as in hopper.cuh
+  __device__ explicit Place(unsigned in_team) : thread(anew(in_team)), lane(thread % 32) {
+    g = static_cast<int>(lane / 4), t = static_cast<int>(lane % 4);
   }
 };
 
@@ -49,7 +49,8 @@ template <class In, int D, bool Trace> struct AloneTeam {
   const std::uint32_t at = shared_address(block);
 
   __device__ AloneTeam of_chunk(unsigned m) const { return {a, maps, shape, block, m, thread, warp}; }
-  __device__ Place place() const { return {thread, warp}; }
+  __device__ Place place() const { return Place(thread); }
+  __device__ int first() const { return 16 * warp; }  ///< of the warp's rows
   /// The chunk's number, asked for anew for the same reason.
   __device__ unsigned number_of_chunk() const { return anew(n); }
   __device__ int team() const { return static_cast<int>(number_of_chunk() % Memory::kTeams); }
@@ -197,7 +198,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
   __device__ void scale(float (&M)[32], const float* rows, const float* columns) const {
     const Place p = place();
 #pragma unroll
-    for (int e = 0; e < 32; ++e) M[e] *= rows[p.first + p.g + e / 2 % 2 * 8] * columns[e / 4 * 8 + 2 * p.t + e % 2];
+    for (int e = 0; e < 32; ++e) M[e] *= rows[first() + p.g + row_of(e)] * columns[2 * p.t + column_of(e)];
   }
 
   /// diag(lambda) M, for M = Q K^T of the rows as they lie in memory: norms are taken back out.
@@ -205,13 +206,13 @@ template <class In, int D, bool Trace> struct AloneTeam {
     const float* const lambda = factors().lambda;
     const TokenNumbers& of = numbers();
     const Place p = place();
-    const float share[2] = {lambda[p.first + p.g], lambda[p.first + p.g + 8]};
+    const float share[2] = {lambda[first() + p.g], lambda[first() + p.g + 8]};
 #pragma unroll
     for (int e = 0; e < 32; ++e) M[e] *= share[e / 2 % 2];
     if (a.l2norm)  // lambda has |k_i| / |q_i| in it, and M both of its own
 #pragma unroll
       for (int e = 0; e < 32; ++e)
-        M[e] *= of.key_length[e / 4 * 8 + 2 * p.t + e % 2] / of.query_norm[p.first + p.g + e / 2 % 2 * 8];
+        M[e] *= of.key_length[2 * p.t + column_of(e)] / of.query_norm[first() + p.g + row_of(e)];
   }
 
   /// M (+)= rows K^T, begun.
@@ -231,7 +232,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
   __device__ void put_scores(int i, int j, const float (&x)[8]) const {
     const unsigned lane = place().lane;
     std::uint32_t packed[4];
-    as_operand<In>(packed, reinterpret_cast<const float(&)[4]>(x[0]), reinterpret_cast<const float(&)[4]>(x[4]));
+    as_operand<In>(packed, four(x), four(x + 4));
     const std::uint32_t origin =
         at + static_cast<unsigned>(scores() + 2048 * i) + lane % 16 * 128 + (lane % 8 ^ lane / 16) * 16;
     store_matrices(origin ^ static_cast<unsigned>(32 * j), packed);
@@ -254,8 +255,8 @@ template <class In, int D, bool Trace> struct AloneTeam {
   __device__ void get_left(std::uint32_t (&m)[8], int i, int j) const {
     const unsigned lane = place().lane;
     const std::uint32_t from = at + piece_of(i, j, lane / 8 % 2 * 8 + lane % 8, lane / 16);
-    load_matrices(reinterpret_cast<std::uint32_t(&)[4]>(m[0]), from);
-    load_matrices(reinterpret_cast<std::uint32_t(&)[4]>(m[4]), from ^ 32);
+    load_matrices(four(m), from);
+    load_matrices(four(m + 4), from ^ 32);
   }
   /// Block (i, j) as its B.
   __device__ void get_right(std::uint32_t (&m)[8], int i, int j) const {
@@ -276,8 +277,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
     for (int k = 0; k < 2; ++k)
 #pragma unroll
       for (int n = 0; n < 2; ++n)
-        mma_tf32(reinterpret_cast<float(&)[4]>(X[4 * n]), reinterpret_cast<const std::uint32_t(&)[4]>(M[4 * k]),
-                 N[4 * k + 2 * n], N[4 * k + 2 * n + 1]);
+        mma_tf32(four(X + 4 * n), four(M + 4 * k), N[4 * k + 2 * n], N[4 * k + 2 * n + 1]);
   }
   /// H B of the warp's rows in the diagonal block, and for blocks left of it what is H's of its rows: the decays from
   /// the block's first token.
@@ -285,18 +285,18 @@ template <class In, int D, bool Trace> struct AloneTeam {
     float late[2], diagonal[8];
   };
   __device__ Decays decays() const {
-    const auto [thread, lane, warp, first, g, t] = place();
+    const Place p = place();
     const TokenNumbers& of = numbers();
     Decays d;
     float2 G[2], high[2], low[2], beta[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      G[h] = make_float2(of.high[first + g + 8 * h], of.low[first + g + 8 * h]);
-      d.late[h] = power_of_two((G[h].x - of.high[first]) + (G[h].y - of.low[first]));
+      G[h] = make_float2(of.high[first() + p.g + 8 * h], of.low[first() + p.g + 8 * h]);
+      d.late[h] = power_of_two((G[h].x - of.high[first()]) + (G[h].y - of.low[first()]));
     }
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
-      const int j = first + 8 * m + 2 * t;
+      const int j = first() + 8 * m + 2 * p.t;
       high[m] = two(of.high + j), low[m] = two(of.low + j), beta[m] = two(of.beta + j);
     }
 #pragma unroll
@@ -310,7 +310,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
   /// What is H B's of block k's columns, left of the diagonal block: a thread's pairs in two times eight.
   __device__ void get_columns(float (&c)[4], int k) const {
     const Place p = place();
-    const float* const from = numbers().columns + TokenNumbers::column(p.warp) + 2 * p.t + (k < p.warp ? 16 * k : 0);
+    const float* const from = numbers().columns + TokenNumbers::column(warp) + 2 * p.t + (k < warp ? 16 * k : 0);
     const float2 x = two(from), y = two(from + 8);
     c[0] = x.x, c[1] = x.y, c[2] = y.x, c[3] = y.y;
   }
@@ -318,7 +318,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
   /// Left of the diagonal block H_ij is (the decay from the block's first token to i) (the decay from j to that token),
   /// neither of which exceeds 1.
   template <bool OfL> __device__ void score(const float (&M)[32], const Decays& d, float factor) const {
-    const auto [thread, lane, warp, first, g, t] = place();
+    const Place p = place();
     const float late[2] = {d.late[0] * factor, d.late[1] * factor};
     float columns[3][4];
 #pragma unroll
@@ -342,7 +342,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       const float m = warp < 2 ? (warp == 0 ? M[e] : M[8 + e]) : warp == 2 ? M[16 + e] : M[24 + e];
-      const int i = g + e / 2 % 2 * 8, j = e / 4 * 8 + 2 * t + e % 2;
+      const int i = p.g + row_of(e), j = 2 * p.t + column_of(e);
       last[e] = (OfL ? j >= i : j > i) ? 0 : d.diagonal[e] * factor * m;
     }
     if (OfL) {
@@ -358,12 +358,12 @@ template <class In, int D, bool Trace> struct AloneTeam {
   /// A = (I + L)^{-1} of the warp's diagonal block, in the place of -L. Its two halves on the diagonal by forward
   /// substitution, a lane a column; then the quarter below them, (A_22 (-L_21)) A_11.
   __device__ void substitute() const {
-    const auto [thread, lane, warp, first, g, t] = place();
-    const unsigned half = lane / 8 % 2, c = lane % 8;
-    const auto number = [this, warp](unsigned i, unsigned piece, unsigned of_piece) -> float& {
+    const Place p = place();
+    const unsigned half = p.lane / 8 % 2, c = p.lane % 8;
+    const auto number = [this](unsigned i, unsigned piece, unsigned of_piece) -> float& {
       return reinterpret_cast<float*>(block + piece_of(warp, warp, i, piece))[of_piece];
     };
-    const unsigned row = static_cast<unsigned>(g), pair = static_cast<unsigned>(2 * t);
+    const unsigned row = static_cast<unsigned>(p.g), pair = static_cast<unsigned>(2 * p.t);
     const std::uint32_t N[2] = {as_tf32(number(8 + pair, row % 2, row / 2)),
                                 as_tf32(number(9 + pair, row % 2, row / 2))};
     float l[8][2][4];  // of the lane's half, the rows' even and odd numbers
@@ -390,7 +390,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
 #pragma unroll
       for (unsigned i = j + 1; i < 8; ++i) column[i] += l[i][j % 2][j / 2] * column[j];
     __syncwarp();
-    if (lane < 16)
+    if (p.lane < 16)
 #pragma unroll
       for (unsigned i = 0; i < 8; ++i)
         number(8 * half + i, 2 * half + c % 2, c / 2) = __uint_as_float(as_tf32(column[i]));
@@ -412,7 +412,6 @@ template <class In, int D, bool Trace> struct AloneTeam {
   /// A of the squares of two blocks of 16 x 16. What the two diagonal blocks of a square leave is one product more, of
   /// its second warp: A_21 = (A_22 (-L_21)) A_11.
   __device__ void invert() const {
-    const int warp = place().warp;
     std::uint32_t A_22[8], minus_L_21[8], A_11[8], operand[8];
     get_left(A_22, warp, warp), get_right(minus_L_21, warp, warp - 1), get_right(A_11, warp - 1, warp - 1);
     float between[8] = {}, A_21[8] = {};
@@ -430,11 +429,11 @@ template <class In, int D, bool Trace> struct AloneTeam {
     for (int j = 0; j < 4; ++j) {
       float x[8];
       for (int e = 0; e < 8; ++e) {
-        const unsigned row = static_cast<unsigned>(p.g + e / 2 % 2 * 8),
+        const unsigned row = static_cast<unsigned>(p.g + row_of(e)),
                        piece = static_cast<unsigned>(e / 4 * 2 + e % 2);
-        x[e] = reinterpret_cast<const float*>(block + piece_of(p.warp, j, row, piece))[p.t];
+        x[e] = reinterpret_cast<const float*>(block + piece_of(warp, j, row, piece))[p.t];
       }
-      trace_block(a.trace.inverse, p.warp, j, x, j / 2 == p.warp / 2 ? 1 : 0);
+      trace_block(a.trace.inverse, warp, j, x, j / 2 == warp / 2 ? 1 : 0);
     }
   }
 
@@ -498,7 +497,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
     const Place p = place();
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
-      const int i = 16 * m + p.g + e / 2 % 2 * 8, j = 16 * k + e / 4 * 8 + 2 * p.t + e % 2;
+      const int i = 16 * m + p.g + row_of(e), j = 16 * k + 2 * p.t + column_of(e);
       static_cast<float*>(to)[(chunk().place * kChunk + i) * kChunk + j] = sign == 0 ? 0 : sign * x[e];
     }
   }
@@ -511,7 +510,7 @@ __device__ void begin_alone(const Arguments& a, const AllMaps& maps, const Shape
                             int team) {
   using Memory = AloneShared<D>;
   const unsigned thread = threadIdx.x % 128, n = static_cast<unsigned>(team);
-  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(thread / 32), 0);
+  const int warp = uniform(static_cast<int>(thread / 32));
   if (warp < 3) {
     const Chunk x = Chunk::of_part(a, shape, blockIdx.x).next(a, shape, team + Memory::kTeams * warp);
     if (thread % 32 == 0) Memory::chunk(block, n + Memory::kTeams * warp) = x;
@@ -539,7 +538,7 @@ __device__ void prepare_alone(const Arguments& a, const AllMaps& maps, const Sha
   using Memory = AloneShared<D>;
   using Team = AloneTeam<In, D, Trace>;
   const unsigned thread = threadIdx.x % 128;
-  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(thread / 32), 0);
+  const int warp = uniform(static_cast<int>(thread / 32));
   unsigned n = static_cast<unsigned>(team);
   const auto of_chunk = [&](unsigned m) { return Team{a, maps, shape, block, m, thread, warp}; };
   if (warp == 0) {
