@@ -112,18 +112,21 @@ template <int D> struct AloneShared {
 
   __host__ __device__ static constexpr int bytes(int warpgroups) { return kValue + kTeams * warpgroups * kTileBytes; }
 
-  __device__ static void wait_full(std::uint32_t at, unsigned n) {
-    wait(at + kFull + 8 * (n % kStages), n / kStages & 1);
-  }
-  /// For a barrier that there is one of for each team, as to chunk n.
-  __device__ static void wait_for(std::uint32_t at, int barrier, unsigned n) {
-    wait(at + static_cast<unsigned>(barrier) + 8 * (n % kTeams), n / kTeams & 1);
+  /// The barriers of chunk n: of its stage; one of its team's, named by where the first lies; its own.
+  __device__ static std::uint32_t full(std::uint32_t at, unsigned n) { return at + kFull + 8 * (n % kStages); }
+  __device__ static std::uint32_t of_team(std::uint32_t at, unsigned barrier, unsigned n) {
+    return at + barrier + 8 * (n % kTeams);
   }
   __device__ static std::uint32_t finished(std::uint32_t at, unsigned n) {
     return at + kFinished + 8 * (n % kWaitedFor);
   }
+  __device__ static void wait_full(std::uint32_t at, unsigned n) { wait(full(at, n), n / kStages & 1); }
+  __device__ static void wait_for(std::uint32_t at, unsigned barrier, unsigned n) {
+    wait(of_team(at, barrier, n), n / kTeams & 1);
+  }
   __device__ static void wait_finished(std::uint32_t at, unsigned n) { wait(finished(at, n), n / kWaitedFor & 1); }
-  /// Of chunk n.
+
+  // What chunk n has in shared memory.
   __device__ static int value(int warpgroups, int group, unsigned n) {
     return kValue + (static_cast<int>(n % kTeams) * warpgroups + group) * kTileBytes;
   }

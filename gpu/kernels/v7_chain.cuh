@@ -78,7 +78,7 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
                                  at + static_cast<unsigned>(of_warp(16 * m + 8 * (matrix / 2) + r, matrix % 2)));
       wait_products<0>();
       pin(SX), pin(O), pin(V);
-      if (group == 0) arrive_once(at + Memory::kTurn + 8 * team);
+      if (group == 0) arrive_once(Memory::of_team(at, Memory::kTurn, n));
 
       Memory::wait_for(at, Memory::kReady, n);
       if (a.lambda.data)

@@ -72,8 +72,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
   __device__ void load_keys() const {
     const Chunk& x = chunk();
     if (x.left == 0) return;
-    const std::uint32_t to = at + static_cast<unsigned>(key()),
-                        full = at + static_cast<unsigned>(Memory::kFull + 8 * stage());
+    const std::uint32_t to = at + static_cast<unsigned>(key()), full = Memory::full(at, number_of_chunk());
     expect_bytes(full, Memory::kStage);
     load_tiles(to, maps.k, x.token, x.key_head, x.batch, full);
     load_tiles(to + Memory::kQuery, maps.q, x.token, x.key_head, x.batch, full);
@@ -82,7 +81,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
   __device__ void load_values() const {
     const Chunk& x = chunk();
     if (x.left == 0) return;
-    const std::uint32_t full = at + static_cast<unsigned>(Memory::kValueFull + 8 * team());
+    const std::uint32_t full = Memory::of_team(at, Memory::kValueFull, number_of_chunk());
     expect_bytes(full, shape.warpgroups * kTileBytes);
     load_tiles(at + static_cast<unsigned>(Memory::value(shape.warpgroups, 0, n)), maps.v, x.token, x.head, x.batch,
                full);
@@ -481,7 +480,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
     if (warp % 2 == 1) invert();
     trace_inverse();
     fence_shared();
-    arrive(at + Memory::kReady + 8 * team());  // each thread for what it wrote
+    arrive(Memory::of_team(at, Memory::kReady, number_of_chunk()));  // each thread for what it wrote
     if (warp == 0) of_chunk(n + Memory::kTeams).sum();
     if (warp == 2) {
       of_chunk(n + 2 * Memory::kTeams).load_inputs();
@@ -519,8 +518,8 @@ __device__ void begin_alone(const Arguments& a, const AllMaps& maps, const Shape
     for (int i = team; i < Memory::kStages; i += Memory::kTeams) init_barrier(at + Memory::kFull + 8 * i, 1);
     init_barrier(at + Memory::kReady + 8 * team, 128);
     init_barrier(at + Memory::kValueFull + 8 * team, 1);
-    init_barrier(at + Memory::kTurn + 8 * team, 4);
-    for (int i = team; i < Memory::kWaitedFor; i += Memory::kTeams)
+    init_barrier(at + Memory::kTurn + 8 * team, 4);                      // the warps of the chain's first warpgroup
+    for (int i = team; i < Memory::kWaitedFor; i += Memory::kTeams)  // all warps of the chain
       init_barrier(at + Memory::kFinished + 8 * i, 4 * shape.warpgroups);
     publish_barriers();
   }
