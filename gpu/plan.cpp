@@ -251,7 +251,7 @@ std::string v7_obstacle(const deltaref_gpu_problem& p, const deltaref_gpu_device
   if (p.version != DELTAREF_V7 && !alone_is_faster(p, device)) return "v7 would take longer here";
   out.chunk = kChunk;
   out.rows = static_cast<std::int32_t>(p.d_v);
-  out.stages = kV7Stages;
+  out.stages = V7Places::kStages;
   out.chains = out.segments = 1;
   out.clusters = static_cast<std::int32_t>(std::min<std::int64_t>(sequences(p) * p.HV, device.multiprocessors));
   return "";

@@ -21,7 +21,15 @@ inline constexpr int kMostStages = 4;  ///< chunks that a block of v4's serial s
 
 inline constexpr int kV5Teams = 3;  ///< of a producer of v5: warpgroups that prepare a chunk each
 
-inline constexpr int kV7Stages = 4;  ///< chunks that a block of v7 holds the keys and queries of
+/// What a block of v7 has for so many chunks at a time. With fewer it goes wrong, as `tests/gpu/protocol.cpp` shows.
+struct V7Places {
+  static constexpr int kTeams = 2;            ///< squares and V: one place a team
+  static constexpr int kStages = 2 * kTeams;  ///< K and Q. Each place is one team's, which so misses no phase of it
+  static constexpr int kScored = 3;           ///< P
+  static constexpr int kKnown = 2 * kTeams;   ///< numbers: those of a team's next chunk are made while it works
+  static constexpr int kAhead = 8;      ///< where chunks are: at n a team finds n + 6, and n - 2 is needed no more
+  static constexpr int kWaitedFor = 4;  ///< barriers `finished`: that of n - 3 may be waited for when n - 1 is
+};
 
 inline constexpr int kMostSegments = 64;  ///< that v6 cuts a sequence into
 
@@ -95,7 +103,8 @@ constexpr std::int64_t v6_matrix(std::int64_t d) { return 4 * d * d; }  ///< byt
 /// Shared memory of a block of v7: 15 KB of barriers, numbers and factors; K and Q of every stage; P three times; twice
 /// three squares of 32 x 32 in fp32, and V.
 constexpr std::int64_t v7_shared(std::int64_t d_k, std::int64_t d_v) {
-  return 15 * 1024 + kV7Stages * 2 * tile_bytes(d_k) + 3 * kSquareBytes + 2 * (3 * 32 * 128 + tile_bytes(d_v));
+  return 15 * 1024 + V7Places::kStages * 2 * tile_bytes(d_k) + V7Places::kScored * kSquareBytes +
+         V7Places::kTeams * (3 * 32 * 128 + tile_bytes(d_v));
 }
 
 /// Clusters of so many blocks, each as large as a multiprocessor, that are resident at a time. A cluster lies within

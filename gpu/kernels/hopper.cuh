@@ -220,9 +220,9 @@ DELTA_PRODUCT_OF_TILES(multiply_columns, "1")
 
 // ---------------------------------------------------------------- small things
 
-/// What all lanes of a warp have alike, told to the compiler: it goes to a uniform register, and so do addresses.
+/// x, which is the same in all lanes, as the compiler now knows: what is made of it can stay in uniform registers.
 __device__ inline int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
-/// Four of a longer array, from there on.
+/// Four numbers of a longer array.
 template <class T> __device__ inline T (&four(T* x))[4] { return reinterpret_cast<T(&)[4]>(*x); }
 /// Registers of every thread of the warpgroup from here on.
 template <int Count> __device__ inline void take_registers() {

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(512, 1)
   using Producer = TeamShared<D>;
   extern __shared__ __align__(1024) unsigned char memory[];
   const int rank = static_cast<int>(cluster_rank());
-  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), group = warp / 4;
+  const int warp = uniform(static_cast<int>(threadIdx.x) / 32), group = warp / 4;
   const unsigned cluster = blockIdx.x / static_cast<unsigned>(shape.chains + shape.producers);
   const std::uint32_t at = shared_address(memory);
   const bool prepares = rank >= shape.chains;

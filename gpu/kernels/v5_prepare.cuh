@@ -108,8 +108,7 @@ template <class In, int D, bool Lambda, bool Trace> struct Team {
           L[e] = c.x * read * XK[8 * k + e], L[e + 1] = c.y * read * XK[8 * k + e + 1];
           packed[e / 2] = pack<In>(P[e], P[e + 1]);
         }
-        put_block(solve_block(warp, k),
-                  split<__nv_bfloat16>(reinterpret_cast<float(&)[4]>(L[0]), reinterpret_cast<float(&)[4]>(L[4])));
+        put_block(solve_block(warp, k), split<__nv_bfloat16>(four(L), four(L + 4)));
         store_block(Memory::kP, warp, k, packed);
       } else if (k == warp) {
 #pragma unroll

@@ -46,14 +46,9 @@ __global__ void __launch_bounds__(512, 1)
 template <class In, int D, bool Trace>
 cudaError_t launch(const Arguments& a, const AllMaps& maps, const deltaref_gpu_plan_t& plan, cudaStream_t stream) {
   const auto kernel = walk_heads_alone<In, D, Trace>;
-  const Shape shape{.chains = plan.chains,
-                    .producers = plan.producers,
-                    .warpgroups = plan.rows / 64,
-                    .depth = plan.stages,
-                    .segments = 1,
-                    .pass = Pass::whole,
-                    .parts = static_cast<unsigned>(a.N * a.HV),
-                    .clusters = static_cast<unsigned>(plan.clusters)};
+  Shape shape{};  // of what v7 reads; the kernel itself knows the pass
+  shape.warpgroups = plan.rows / 64;
+  shape.parts = static_cast<unsigned>(a.N * a.HV), shape.clusters = static_cast<unsigned>(plan.clusters);
   if (const cudaError_t error = allow_all_shared_memory(kernel); error != cudaSuccess) return error;
   kernel<<<shape.clusters, 512, AloneShared<D>::bytes(shape.warpgroups), stream>>>(a, maps, shape);
   return cudaGetLastError();

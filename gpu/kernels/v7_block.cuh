@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a block of v7 serves a head alone: what it has in shared memory, and who waits for whom.
 //
-// Two warpgroups, the chain, carry 64 rows of S each along the chunks of a sequence. Two teams of four warps prepare the
-// chunks, number n by team n % 2. Who waits for what:
+// Two warpgroups, the chain, carry 64 rows of S each along the chunks of a sequence. Two teams of four warps prepare
+// the chunks, number n by team n % 2. Who waits for what:
 //   a team        for K and Q of its chunk (full); then it has the scores P and the squares of the chunk ready (ready)
 //   a warpgroup   for K and Q (full) and V (value_full), the second one also until the first has multiplied S with them
 //                 (turn); then for the squares, P and the factors (ready); then it is through with the chunk (finished)
 // The turns keep the two apart: one multiplies while the other waits for what it has multiplied.
 //
 // The team of chunk n waits until the chain is through with n - 3 before it writes P, whose place that is; and with
-// n - 2 before it writes squares and asks for tiles: K and Q of chunk n + 2 take the place of those of n - 2, V of chunk
-// n that of its V, where the chain has left o, once the team has brought that away.
+// n - 2 before it writes squares and asks for tiles: K and Q of chunk n + 2 take the place of those of n - 2, V of
+// chunk n that of its V, where the chain has left o, once the team has brought that away.
 //
-// Nobody may wait for a barrier that could be two phases on, which looks like none. So there are four of `finished`: the
-// team of chunk n may still wait for n - 3 when the chain is through with n - 1, but not when it is through with n + 1,
-// for that takes chunk n. Of the others there are as many as places, and a place is given to the next chunk only when
-// the chain is through with the last; who else waits for it has done so before, or the chain could not be.
+// Nobody may wait for a barrier that could be two phases on, which looks like none. So there are four of `finished`:
+// the team of chunk n may still wait for n - 3 when the chain is through with n - 1, but not when it is through with
+// n + 1, for that takes chunk n. Of the others there are as many as places, and a place is given to the next chunk only
+// when the chain is through with the last. Who else waits for a barrier of the place has seen it by then, or the chain
+// could not be through. `tests/gpu/protocol.cpp` tries all this in many orders.
 //
 // Of a chunk with rows beyond the end the team clears those of K and Q, which a chain does not read before `ready`
 // then, and each warp of a chain its channels of V.
@@ -83,25 +84,15 @@ struct TokenNumbers {
 };
 
 /// Shared memory of a block. Tiles start at whole KB, for their pieces are exchanged by address.
-template <int D> struct AloneShared {
-  static constexpr int kTeams = 2;           ///< and as many places for squares and V
-  static constexpr int kStages = kV7Stages;  ///< places for K and Q. Each is one team's, which so misses no phase of it
-  static constexpr int kScored = 3;          ///< places for P
-  static constexpr int kWaitedFor = 4;       ///< chunks that the chain may be through with, and somebody waits for it yet
+template <int D> struct AloneShared : V7Places {
   /// Barriers, 8 bytes each: of a stage; of a team; of a chunk modulo `kWaitedFor`.
   static constexpr int kFull = 0, kReady = kFull + 8 * kStages, kValueFull = kReady + 8 * kTeams;
   static constexpr int kTurn = kValueFull + 8 * kTeams, kFinished = kTurn + 8 * kTeams;
-  /// Chunks that are known at a time: a team at n finds n + 6, and chunk n - 2, whose place that takes, has been asked
-  /// for by then.
-  static constexpr int kAhead = 8;
   static constexpr int kChunks = 128, kGiven = kChunks + kAhead * static_cast<int>(sizeof(Chunk));
-  /// Of chunks whose numbers are known at a time: two for each team, for those of its next chunk are made while it
-  /// works.
-  static constexpr int kKnown = 2 * kTeams;
   static constexpr int kFactors = kGiven + kKnown * static_cast<int>(sizeof(TokenInputs));
   static constexpr int kNumbers = kFactors + kKnown * static_cast<int>(sizeof(TokenFactors));
-  static constexpr int kKey =  ///< of a stage; Q behind it
-      (kNumbers + kKnown * static_cast<int>(sizeof(TokenNumbers)) + 1023) / 1024 * 1024;
+  /// K of a stage, and Q behind it.
+  static constexpr int kKey = (kNumbers + kKnown * static_cast<int>(sizeof(TokenNumbers)) + 1023) / 1024 * 1024;
   static constexpr int kQuery = D / 64 * kTileBytes, kStage = 2 * kQuery;
   static constexpr int kScores = kKey + kStages * kStage;
   /// Of a team, three squares of 32 x 32 numbers in fp32.

@@ -51,7 +51,8 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
       const int value = Memory::value(shape.warpgroups, group, n), count = part.length - kChunk * c;
       // The warp's 16 channels of V: 32 bytes of each row of the tile.
       const auto of_warp = [&](int token, int half) { return value + swizzled<128>(token, 2 * warp + half); };
-      const std::uint32_t factors = shared_address(&Memory::factors(block, n)) + static_cast<unsigned>(8 * t);
+      const std::uint32_t all_factors = shared_address(&Memory::factors(block, n)),
+                          factors = all_factors + static_cast<unsigned>(8 * t);  // of the thread's tokens
       Memory::wait_full(at, n);
       Memory::wait_for(at, Memory::kValueFull, n);
       if (count < kChunk) {  // beyond the end anything may lie: the team clears K and Q there, each warp its part of V
@@ -61,7 +62,8 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
         __syncwarp();
       }
       if (group == 1) Memory::wait_for(at, Memory::kTurn, n);  // the tensor cores are the other one's until then
-      float SX[32], O[32];  // [64 x 64 tokens]: S K^T, then S X^T; S Q^T, later O^T
+      // [64 x 64 tokens] over the warpgroup: S K^T, then S X^T; S Q^T, later O^T.
+      float SX[32], O[32];
       pin(left);
       begin_products();
 #pragma unroll
@@ -71,7 +73,7 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
       for (int k = 0; k < D / 16; ++k)
         multiply<In>(O, left + 4 * k, rows_along_k(keys, Memory::kQuery + k / 4 * kTileBytes + k % 4 * 32), k > 0);
       commit_products();
-      std::uint32_t V[16];
+      std::uint32_t V[16];  // V^T as given, two numbers a register: V[p] goes with SX[2 p] and SX[2 p + 1]
 #pragma unroll
       for (int m = 0; m < 4; ++m)
         load_matrices_transposed(four(V + 4 * m),
@@ -90,7 +92,7 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
           SX[4 * j + 2] += l0 * O[4 * j + 2], SX[4 * j + 3] += l1 * O[4 * j + 3];
         }
       float gamma, unused;
-      load_pair(gamma, unused, factors - 8 * t + offsetof(TokenFactors, gamma));
+      load_pair(gamma, unused, all_factors + offsetof(TokenFactors, gamma));
       float R[2][16], E[2][16];  // R^T and E^T, tokens 0 .. 31 and 32 .. 63
       const auto make_R = [&](int h) {
 #pragma unroll
@@ -100,7 +102,8 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
 #pragma unroll
           for (int p = 2 * j; p < 2 * j + 2; ++p) {
             const float2 v = unpack<In>(V[p]);
-            R[h][2 * p % 16] = v.x + f0 * SX[2 * p], R[h][2 * p % 16 + 1] = v.y + f1 * SX[2 * p + 1];
+            const int e = 2 * p - 16 * h;
+            R[h][e] = v.x + f0 * SX[2 * p], R[h][e + 1] = v.y + f1 * SX[2 * p + 1];
           }
         }
         pin(R[h]);
@@ -153,7 +156,7 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
       wait_products<0>();
       pin(R[1]), pin(write[1]);
       times(E[1], R[1], Memory::kA22, false);
-      update_state(0);  // within the fence of `times`
+      update_state(0);  // the fence in `times` serves this, too
       load_factors(output, factors + offsetof(TokenFactors, output));
       wait_products<1>();
       pin(E[1]);

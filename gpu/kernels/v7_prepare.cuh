@@ -8,8 +8,9 @@ namespace delta::gpu {
 /// Log decays, to base 2, are summed up as integers, in this unit: exactly, in any order. fp64 would do as well,
 /// but waits for the tensor cores; only the logarithm of a decay that was given as such still needs it.
 constexpr float kUnit = 0x1p-40f;
-/// \param gate  a decay, or its natural log. Below kResetLog, where decays are 0 in fp32, all are the same reset.
-/// Clamped both ways, so that sums of 64 fit 64 bits: they are at most 2^57
+/// A log decay in units, clamped both ways, so that sums of 64 fit 64 bits: they are at most 2^57. Below kResetLog,
+/// where decays are 0 in fp32, all are the same reset.
+/// \param gate  a decay, or its natural log
 __device__ inline std::int64_t in_units(float gate, bool is_log) {
   constexpr double kLog2E = 1.4426950408889634;
   constexpr double kMost = -kResetLog * kLog2E;
@@ -131,12 +132,12 @@ template <class In, int D, bool Trace> struct AloneTeam {
     const std::int64_t G[2] = {sum - second, sum};
     const auto is_broken = [&](float x) { return isnan(x) || (!a.gate_is_log && x < 0); };  // below 0: no logarithm
     const bool broken[2] = {is_broken(gate[0]), is_broken(gate[0]) || is_broken(gate[1])};
-    const bool before = (__ballot_sync(0xffffffffu, broken[1]) & (1u << lane) - 1) != 0;
+    const bool broken_before = (__ballot_sync(0xffffffffu, broken[1]) & (1u << lane) - 1) != 0;
     float high[2], low[2];
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       high[e] = __ll2float_rn(G[e]), low[e] = __ll2float_rn(G[e] - __float2ll_rn(high[e])) * kUnit;
-      high[e] = before || broken[e] ? NAN : high[e] * kUnit;  // a NaN stays one, for all tokens from there on
+      high[e] = broken_before || broken[e] ? NAN : high[e] * kUnit;  // a NaN stays one, for all tokens from there on
     }
     const float last[2] = {__shfl_sync(0xffffffffu, high[1], 31), __shfl_sync(0xffffffffu, low[1], 31)};
     float beta[2], gamma[2], read[2], output[2], write[2], lambda[2];
@@ -236,8 +237,10 @@ template <class In, int D, bool Trace> struct AloneTeam {
         at + static_cast<unsigned>(scores() + 2048 * i) + lane % 16 * 128 + (lane % 8 ^ lane / 16) * 16;
     store_matrices(origin ^ static_cast<unsigned>(32 * j), packed);
   }
-  /// Where a piece of a row of block (i, j), of A or of -L, lies in its square. A row's numbers lie in the order that
-  /// `multiply_tf32` wants: of eight the even ones, a piece of 16 bytes, then the odd ones.
+  /// Where a piece of a row of block (i, j), of A or of -L, lies. A row's numbers lie in the order that `multiply_tf32`
+  /// wants: of eight the even ones, a piece of 16 bytes, then the odd ones. So of a block the other parity is at ^ 16,
+  /// and the other eight columns are at ^ 32. Two rows of blocks, of 2048 bytes, fill a square, and kMinusL21, which is
+  /// left of kA22, lies between the other two: that is all of (i, j) -> square.
   __device__ unsigned piece_of(int i, int j, unsigned row, unsigned piece) const {
     const unsigned tile = static_cast<unsigned>(squares() + 2048 * i + j / 2 * Memory::kSquareBytes32);
     return tile + row * 128 + ((static_cast<unsigned>(j % 2 * 4) + piece) ^ row % 8) * 16;
@@ -245,10 +248,10 @@ template <class In, int D, bool Trace> struct AloneTeam {
   template <bool Rounded> __device__ void put(int i, int j, const float (&x)[8]) const {
     const unsigned lane = place().lane;
     const std::uint32_t to = at + piece_of(i, j, lane / 16 * 8 + lane % 8, lane / 8 % 2);
-    std::uint32_t numbers[8];
+    std::uint32_t words[8];
 #pragma unroll
-    for (int e = 0; e < 8; ++e) numbers[e] = Rounded ? as_tf32(x[e]) : __float_as_uint(x[e]);
-    store_matrices(to, numbers), store_matrices(to ^ 32, numbers + 4);
+    for (int e = 0; e < 8; ++e) words[e] = Rounded ? as_tf32(x[e]) : __float_as_uint(x[e]);
+    store_matrices(to, words), store_matrices(to ^ 32, words + 4);
   }
   /// Block (i, j) as the A of `multiply_blocks`.
   __device__ void get_left(std::uint32_t (&m)[8], int i, int j) const {
@@ -265,9 +268,9 @@ template <class In, int D, bool Trace> struct AloneTeam {
 #pragma unroll
     for (unsigned k = 0; k < 2; ++k)
 #pragma unroll
-      for (unsigned n = 0; n < 2; ++n) {
-        m[4 * k + 2 * n] = load_word((from ^ 32 * n) + 1024 * k);
-        m[4 * k + 2 * n + 1] = load_word((from ^ 32 * n ^ 16) + 128 + 1024 * k);
+      for (unsigned half = 0; half < 2; ++half) {
+        m[4 * k + 2 * half] = load_word((from ^ 32 * half) + 1024 * k);
+        m[4 * k + 2 * half + 1] = load_word((from ^ 32 * half ^ 16) + 128 + 1024 * k);
       }
   }
   /// X += M N.
@@ -275,13 +278,13 @@ template <class In, int D, bool Trace> struct AloneTeam {
 #pragma unroll
     for (int k = 0; k < 2; ++k)
 #pragma unroll
-      for (int n = 0; n < 2; ++n)
-        mma_tf32(four(X + 4 * n), four(M + 4 * k), N[4 * k + 2 * n], N[4 * k + 2 * n + 1]);
+      for (int half = 0; half < 2; ++half)
+        mma_tf32(four(X + 4 * half), four(M + 4 * k), N[4 * k + 2 * half], N[4 * k + 2 * half + 1]);
   }
-  /// H B of the warp's rows in the diagonal block, and for blocks left of it what is H's of its rows: the decays from
-  /// the block's first token.
+  /// What decays make of a thread's numbers in the warp's rows.
   struct Decays {
-    float late[2], diagonal[8];
+    float late[2];      ///< of rows g and g + 8: the decay from the first of the warp's rows to them
+    float diagonal[8];  ///< H B in the diagonal block
   };
   __device__ Decays decays() const {
     const Place p = place();
@@ -306,7 +309,8 @@ template <class In, int D, bool Trace> struct AloneTeam {
     }
     return d;
   }
-  /// What is H B's of block k's columns, left of the diagonal block: a thread's pairs in two times eight.
+  /// `TokenNumbers::columns` for block k, left of the diagonal block: a thread's pairs in two times eight. For other k
+  /// some numbers, which `score` leaves alone.
   __device__ void get_columns(float (&c)[4], int k) const {
     const Place p = place();
     const float* const from = numbers().columns + TokenNumbers::column(warp) + 2 * p.t + (k < warp ? 16 * k : 0);
@@ -337,18 +341,19 @@ template <class In, int D, bool Trace> struct AloneTeam {
           put_scores(warp, k, x);
       }
     }
-    float last[8];
+    float diagonal[8];
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
+      // M[8 * warp + e], written so that M stays in registers.
       const float m = warp < 2 ? (warp == 0 ? M[e] : M[8 + e]) : warp == 2 ? M[16 + e] : M[24 + e];
       const int i = p.g + row_of(e), j = 2 * p.t + column_of(e);
-      last[e] = (OfL ? j >= i : j > i) ? 0 : d.diagonal[e] * factor * m;
+      diagonal[e] = (OfL ? j >= i : j > i) ? 0 : d.diagonal[e] * factor * m;
     }
     if (OfL) {
-      put<false>(warp, warp, last);  // in fp32: so `substitute` solves it
-      for (int k = warp; k < 4; ++k) trace_block(a.trace.L_g, warp, k, last, k == warp ? -1 : 0);
+      put<false>(warp, warp, diagonal);  // in fp32: so `substitute` solves it
+      for (int k = warp; k < 4; ++k) trace_block(a.trace.L_g, warp, k, diagonal, k == warp ? -1 : 0);
     } else {
-      put_scores(warp, warp, last);
+      put_scores(warp, warp, diagonal);
     }
   }
 
@@ -359,18 +364,18 @@ template <class In, int D, bool Trace> struct AloneTeam {
   __device__ void substitute() const {
     const Place p = place();
     const unsigned half = p.lane / 8 % 2, c = p.lane % 8;
-    const auto number = [this](unsigned i, unsigned piece, unsigned of_piece) -> float& {
+    const auto entry = [this](unsigned i, unsigned piece, unsigned of_piece) -> float& {
       return reinterpret_cast<float*>(block + piece_of(warp, warp, i, piece))[of_piece];
     };
     const unsigned row = static_cast<unsigned>(p.g), pair = static_cast<unsigned>(2 * p.t);
-    const std::uint32_t N[2] = {as_tf32(number(8 + pair, row % 2, row / 2)),
-                                as_tf32(number(9 + pair, row % 2, row / 2))};
-    float l[8][2][4];  // of the lane's half, the rows' even and odd numbers
+    // -L_21 as a B, for the product below.
+    const std::uint32_t N[2] = {as_tf32(entry(8 + pair, row % 2, row / 2)), as_tf32(entry(9 + pair, row % 2, row / 2))};
+    float l[8][2][4];  // -L of the lane's half: a row, its even and odd numbers
 #pragma unroll
     for (unsigned i = 1; i < 8; ++i)
 #pragma unroll
       for (unsigned odd = 0; odd < 2 && odd < i; ++odd) {
-        const float* const from = &number(8 * half + i, 2 * half + odd, 0);
+        const float* const from = &entry(8 * half + i, 2 * half + odd, 0);
         float* const to = l[i][odd];
         const unsigned before = (i + 1 - odd) / 2;  // of that parity, left of the diagonal
         if (before <= 2) {
@@ -392,10 +397,10 @@ template <class In, int D, bool Trace> struct AloneTeam {
     if (p.lane < 16)
 #pragma unroll
       for (unsigned i = 0; i < 8; ++i)
-        number(8 * half + i, 2 * half + c % 2, c / 2) = __uint_as_float(as_tf32(column[i]));
+        entry(8 * half + i, 2 * half + c % 2, c / 2) = __uint_as_float(as_tf32(column[i]));
     __syncwarp();
     const auto word = [&](unsigned i, unsigned which, unsigned of_piece) {
-      return __float_as_uint(number(i, which, of_piece));
+      return __float_as_uint(entry(i, which, of_piece));
     };
     std::uint32_t left[4] = {word(8 + row, 2, pair / 2), 0, word(8 + row, 3, pair / 2), 0};
     const std::uint32_t right[2] = {word(pair, row % 2, row / 2), word(pair + 1, row % 2, row / 2)};
@@ -404,8 +409,8 @@ template <class In, int D, bool Trace> struct AloneTeam {
     as_tf32(left, Y);
     mma_tf32(X, left, right[0], right[1]);
     __syncwarp();
-    number(8 + row, 0, pair / 2) = __uint_as_float(as_tf32(X[0]));
-    number(8 + row, 1, pair / 2) = __uint_as_float(as_tf32(X[1]));
+    entry(8 + row, 0, pair / 2) = __uint_as_float(as_tf32(X[0]));
+    entry(8 + row, 1, pair / 2) = __uint_as_float(as_tf32(X[1]));
     __syncwarp();
   }
   /// A of the squares of two blocks of 16 x 16. What the two diagonal blocks of a square leave is one product more, of
@@ -428,8 +433,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
     for (int j = 0; j < 4; ++j) {
       float x[8];
       for (int e = 0; e < 8; ++e) {
-        const unsigned row = static_cast<unsigned>(p.g + row_of(e)),
-                       piece = static_cast<unsigned>(e / 4 * 2 + e % 2);
+        const unsigned row = static_cast<unsigned>(p.g + row_of(e)), piece = static_cast<unsigned>(e / 4 * 2 + e % 2);
         x[e] = reinterpret_cast<const float*>(block + piece_of(warp, j, row, piece))[p.t];
       }
       trace_block(a.trace.inverse, warp, j, x, j / 2 == warp / 2 ? 1 : 0);
@@ -475,7 +479,7 @@ template <class In, int D, bool Trace> struct AloneTeam {
     if (warp == 0 && n >= Memory::kTeams) wait_stores_read(), load_values();  // of this chunk: its place is free now
     __syncwarp();
     substitute();
-    wait_copies<0>();  // by the warp that asked for the gates of n + 2: warp 0 will sum them up
+    wait_copies<0>();  // the gates of n + 2, for warp 2, which asked for them: warp 0 sums them up when all have met
     barrier();
     if (warp % 2 == 1) invert();
     trace_inverse();
@@ -515,11 +519,13 @@ __device__ void begin_alone(const Arguments& a, const AllMaps& maps, const Shape
     if (thread % 32 == 0) Memory::chunk(block, n + Memory::kTeams * warp) = x;
   } else if (thread % 32 == 0) {
     const std::uint32_t at = shared_address(block);
+    // Who arrives: at `full` and `value_full` who asks; at `ready` all threads; at `turn` the warps of
+    // the first warpgroup; at `finished` those of the chain.
     for (int i = team; i < Memory::kStages; i += Memory::kTeams) init_barrier(at + Memory::kFull + 8 * i, 1);
     init_barrier(at + Memory::kReady + 8 * team, 128);
     init_barrier(at + Memory::kValueFull + 8 * team, 1);
-    init_barrier(at + Memory::kTurn + 8 * team, 4);                      // the warps of the chain's first warpgroup
-    for (int i = team; i < Memory::kWaitedFor; i += Memory::kTeams)  // all warps of the chain
+    init_barrier(at + Memory::kTurn + 8 * team, 4);
+    for (int i = team; i < Memory::kWaitedFor; i += Memory::kTeams)
       init_barrier(at + Memory::kFinished + 8 * i, 4 * shape.warpgroups);
     publish_barriers();
   }
@@ -539,23 +545,25 @@ __device__ void prepare_alone(const Arguments& a, const AllMaps& maps, const Sha
   const unsigned thread = threadIdx.x % 128;
   const int warp = uniform(static_cast<int>(thread / 32));
   unsigned n = static_cast<unsigned>(team);
-  const auto of_chunk = [&](unsigned m) { return Team{a, maps, shape, block, m, thread, warp}; };
+  const Team first{a, maps, shape, block, n, thread, warp};
   if (warp == 0) {
     wait_copies<0>();
     __syncwarp();
-    of_chunk(n).sum();
+    first.sum();
   } else if (warp == 2) {
-    of_chunk(n + Memory::kTeams).load_inputs();
-    // For the other team, which has no barrier to wait for. Asked for at once, either would take as long as both.
-    if (team == 0 && of_chunk(1).chunk().left > 0) {
+    first.of_chunk(n + Memory::kTeams).load_inputs();
+    // The second chunk's tiles, when the first's have come: asked for together, both would come when the last does. By
+    // team 0, for the barrier to wait for is its own: to team 1 it could be two phases on.
+    const Team second = first.of_chunk(1);
+    if (team == 0 && second.chunk().left > 0) {
       Memory::wait_full(shared_address(block), 0);
-      of_chunk(1).load_keys(), of_chunk(1).load_values();
+      second.load_keys(), second.load_values();
     }
   }
-  for (; Memory::chunk(block, n).left > 0; n += Memory::kTeams) of_chunk(n).prepare();
+  for (; Memory::chunk(block, n).left > 0; n += Memory::kTeams) first.of_chunk(n).prepare();
   if (warp == 0 && n >= Memory::kTeams) {  // o of its last chunk
     Memory::wait_finished(shared_address(block), n - Memory::kTeams);
-    of_chunk(n - Memory::kTeams).store_outputs();
+    first.of_chunk(n - Memory::kTeams).store_outputs();
     wait_stores_read();
   }
 }

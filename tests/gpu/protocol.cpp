@@ -111,9 +111,9 @@ using Tiles = std::array<Tile, 2>;    ///< of K and Q, or of two warpgroups
 
 /// v7's; with a mistake planted, another one.
 struct Protocol {
-  unsigned stages = kV7Stages, scored = 3, known = 4, ahead = 8;  ///< places
-  unsigned waited_for = 4, turns = 2;                             ///< barriers, of `finished` and of `turn`
-  unsigned asks_for_chunk_1 = 0;                                  ///< the team that does, once chunk 0 has come
+  unsigned stages = V7Places::kStages, scored = V7Places::kScored, known = V7Places::kKnown, ahead = V7Places::kAhead;
+  unsigned waited_for = V7Places::kWaitedFor, turns = V7Places::kTeams;  ///< barriers, of `finished` and of `turn`
+  unsigned asks_for_chunk_1 = 0;                                         ///< the team that does, once chunk 0 has come
   bool waits_for_three_before = true, waits_for_two_before = true, waits_for_last = true;  ///< until they are finished
   bool waits_for_stores = true, waits_for_last_store = true;
   bool meets_for_numbers = true, meets_to_invert = true, chain_waits_for_zeros = true;
@@ -148,10 +148,10 @@ class Block {
   }
 
  private:
-  static constexpr unsigned kTeams = 2, kMost = 12;
+  static constexpr unsigned kTeams = V7Places::kTeams, kMost = 12;  ///< chunks
   const Protocol protocol;
   Random& random;
-  const std::int64_t patience = std::int64_t{1} << random.below(10);
+  const std::int64_t patience = std::int64_t{1} << random.below(10);  ///< steps, on average, that an order lasts
   const unsigned chunks = static_cast<unsigned>(random.below(kMost + 1));
   const std::uint64_t ends = random.bits() & random.bits();  ///< a bit a chunk: it has rows beyond an end
   std::vector<Actor> actors;                                 ///< in the order in which they may go on
@@ -274,8 +274,10 @@ class Block {
       co_await kAnyTime;
       read(keys[n], K(n), n), read(numbers[n], 'N', n);
       if (n >= 2 && protocol.waits_for_two_before) co_await wait(finished, n - 2);
-      if (warp == 0) load_keys(n + kTeams);
-      if (warp == 0 && n >= kTeams) store_outputs(n - kTeams);
+      if (warp == 0) {
+        load_keys(n + kTeams);
+        if (n >= kTeams) store_outputs(n - kTeams);
+      }
       co_await kAnyTime;
       squares[n][warp] = {warp % 2 == 1 ? 'L' : 'A', n};  // what warps 1 and 3 have is not all inverted
       if (warp == 0 && n >= kTeams) {
