@@ -91,8 +91,7 @@ __device__ void carry_alone(const Arguments& a, const Shape& shape, unsigned cha
           SX[4 * j] += l0 * O[4 * j], SX[4 * j + 1] += l1 * O[4 * j + 1];
           SX[4 * j + 2] += l0 * O[4 * j + 2], SX[4 * j + 3] += l1 * O[4 * j + 3];
         }
-      float gamma, unused;
-      load_pair(gamma, unused, all_factors + offsetof(TokenFactors, gamma));
+      const float gamma = __uint_as_float(load_word(all_factors + offsetof(TokenFactors, gamma)));
       float R[2][16], E[2][16];  // R^T and E^T, tokens 0 .. 31 and 32 .. 63
       const auto make_R = [&](int h) {
 #pragma unroll
