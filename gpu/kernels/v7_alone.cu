@@ -8,11 +8,13 @@
 //             Where heads fill the device, as many run as multiprocessors are.
 // Prediction  4,600 to 4,900 cycles a chunk: 3,400 passes through shared memory, 3,100 cycles of the tensor cores, and
 //             1,100 instructions of each of eight warps on either side. (8, 2048, 16) in 0.1 ms where v5 takes 0.147.
-// Gained      on an H200 (8, 2048, 16) takes 0.102 ms and (16, 2048, 32) 0.37 where v5 takes 0.148 and 0.54. A chunk
-//             takes 4,800 cycles. What bounds it is the pipe to shared memory and the caches: o, stored from registers,
-//             took a fifth of it and 9 % of the time; the copy engine takes neither. A sequence is 14 us longer than
-//             its chunks: 3 are the launch, most of the rest is memory, of which all multiprocessors ask for the first
-//             tiles and states at once.
+// Gained      on an H200 (8, 2048, 16) takes 0.10 ms and (16, 2048, 32) 0.36 where v5 takes 0.15 and 0.54. A chunk
+// takes
+//             some 4,500 cycles, and no part alone bounds them: left out to see, the forward substitution of the teams,
+//             the product of P and E, or half of Q K^T and K K^T are worth 3 % each. Where heads fill the device it
+//             draws all the power that it may, and its clock falls. A sequence is 18 us longer than its chunks: 3 are
+//             the launch, most of the rest is memory, of which all multiprocessors ask for the first tiles and states
+//             at once.
 #include "gpu/kernels/launch.hpp"
 #include "gpu/kernels/v7_chain.cuh"
 #include "gpu/kernels/v7_prepare.cuh"
@@ -29,7 +31,7 @@ __global__ void __launch_bounds__(512, 1)
   extern __shared__ __align__(1024) unsigned char memory[];
   const int group = uniform(static_cast<int>(threadIdx.x) / 128);
   if (group >= 2) begin_alone<In, D, Trace>(a, maps, shape, memory, group - 2);
-  // P and A have no blocks right of the diagonal: zeros, and nobody writes there again.
+  // P and the squares have no blocks right of the diagonal: zeros, and nobody writes there again.
   clear_rows<512>(memory + Memory::kScores, (Memory::kValue - Memory::kScores) / kTileBytes, 0, threadIdx.x);
   __syncthreads();
   // 65536 registers: 128 (2 x 192 + 2 x 64). The order of the branches is the order of the code, and what lies where in
