@@ -27,8 +27,9 @@ struct V7Places {
   static constexpr int kStages = 2 * kTeams;  ///< K and Q. Each place is one team's, which so misses no phase of it
   static constexpr int kScored = 3;           ///< P
   static constexpr int kKnown = 2 * kTeams;   ///< numbers: those of a team's next chunk are made while it works
-  static constexpr int kAhead = 8;      ///< where chunks are: at n a team finds n + 6, and n - 2 is needed no more
-  static constexpr int kWaitedFor = 4;  ///< barriers `finished`: that of n - 3 may be waited for when n - 1 is
+  static constexpr int kAhead = 8;  ///< where chunks are: at n a team finds n + 6, and n - 2 is needed no more
+  static constexpr int kWaitedFor =
+      4;  ///< barriers `finished`: n - 3 may be waited for when n - 1 is through. 3 would do
 };
 
 inline constexpr int kMostSegments = 64;  ///< that v6 cuts a sequence into

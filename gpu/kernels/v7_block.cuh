@@ -16,7 +16,8 @@
 // the team of chunk n may still wait for n - 3 when the chain is through with n - 1, but not when it is through with
 // n + 1, for that takes chunk n. Of the others there are as many as places, and a place is given to the next chunk only
 // when the chain is through with the last. Who else waits for a barrier of the place has seen it by then, or the chain
-// could not be through. `tests/gpu/protocol.cpp` tries all this in many orders.
+// could not be through. Nor can the second warpgroup miss a turn, for the first gets V of n + 2 only when both are
+// through with n. `tests/gpu/protocol.cpp` tries all this in many orders.
 //
 // Of a chunk with rows beyond the end the team clears those of K and Q, which a chain does not read before `ready`
 // then, and each warp of a chain its channels of V.

@@ -116,6 +116,7 @@ struct Protocol {
   unsigned asks_for_chunk_1 = 0;                                         ///< the team that does, once chunk 0 has come
   bool waits_for_three_before = true, waits_for_two_before = true, waits_for_last = true;  ///< until they are finished
   bool waits_for_stores = true, waits_for_last_store = true;
+  bool waits_for_given = true, even_warps_wait_for_three_before = true, inverts_before_ready = true;
   bool meets_for_numbers = true, meets_to_invert = true, chain_waits_for_zeros = true;
 };
 
@@ -269,7 +270,8 @@ class Block {
       read(keys[n], K(n), n);
       if (protocol.meets_for_numbers) co_await barrier.meet();
       read(numbers[n], 'N', n);
-      if (n >= 3 && protocol.waits_for_three_before) co_await wait(finished, n - 3);
+      if (n >= 3 && protocol.waits_for_three_before && (warp % 2 == 1 || protocol.even_warps_wait_for_three_before))
+        co_await wait(finished, n - 3);
       scores[n][warp] = {'P', n};
       co_await kAnyTime;
       read(keys[n], K(n), n), read(numbers[n], 'N', n);
@@ -284,13 +286,15 @@ class Block {
         if (protocol.waits_for_stores) co_await none(stores[n]);
         load_values(n);
       }
-      if (warp == 2) co_await none(copies[n + kTeams]);
+      if (warp == 2 && protocol.waits_for_given) co_await none(copies[n + kTeams]);
       if (protocol.meets_to_invert) co_await barrier.meet();
+      if (!protocol.inverts_before_ready) ready[n].arrive();
+      co_await kAnyTime;
       if (warp % 2 == 1) {
         read(squares[n][warp - 1], 'A', n), read(squares[n][warp], 'L', n);
         squares[n][warp] = {'A', n};
       }
-      ready[n].arrive();
+      if (protocol.inverts_before_ready) ready[n].arrive();
       co_await kAnyTime;
       if (warp == 0) sum(n + kTeams);
       if (warp == 2) load_inputs(n + 2 * kTeams), known[n + 3 * kTeams] = {'c', n + 3 * kTeams};
@@ -355,6 +359,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Mistake{"TheSecondTeamWaitsForTheFirstChunk", {.asks_for_chunk_1 = 1}},
                     Mistake{"SquaresAndTilesGiveWayUnfinished", {.waits_for_two_before = false}},
                     Mistake{"PGivesWayUnfinished", {.waits_for_three_before = false}},
+                    Mistake{"PGivesWayUnfinishedToTwoWarps", {.even_warps_wait_for_three_before = false}},
+                    Mistake{"DecaysAreSummedUpBeforeTheyAreThere", {.waits_for_given = false}},
+                    Mistake{"ReadyBeforeAllIsInverted", {.inverts_before_ready = false}},
                     Mistake{"TheLastOIsStoredUnfinished", {.waits_for_last = false}},
                     Mistake{"VTakesThePlaceOfOBeforeThatIsRead", {.waits_for_stores = false}},
                     Mistake{"TheBlockLeavesBeforeOIsRead", {.waits_for_last_store = false}},
