@@ -42,15 +42,26 @@ struct Call {
   Problem<double> p;
   Dtype inputs = Dtype::bf16, o = Dtype::bf16, state = Dtype::fp32;
 
+  /// The problem as its file holds it. Kernels take that: a number below the range of fp16 loses digits in the file.
+  Problem<double> held() const {
+    Problem<double> h = p;
+    const auto round = [&](Tensor<double>& x) {
+      for (double& y : x.data) y = format(inputs).round(y);
+    };
+    for (Tensor<double>* x : {&h.q, &h.k, &h.v, &h.beta, &h.lambda}) round(*x);
+    for (Tensor<double>& x : h.inputs) round(x);
+    return h;
+  }
+
   Dump dump(const Kernel& kernel) const {
-    Problem<double> unscaled = p;
+    Problem<double> unscaled = held();
     unscaled.scale = 1;
     return dump(run<double>(rule->info, rule->over<double>(), unscaled,
                             [&](const Stream<double>& s) { return kernel(s, p.scale); }));
   }
 
   /// What a form computes, or a mutant.
-  Dump dump_of(std::string_view form, Index C = 64) const { return dump(compute<double>(*rule, form, C, p)); }
+  Dump dump_of(std::string_view form, Index C = 64) const { return dump(compute<double>(*rule, form, C, held())); }
 
   Dump dump(const Result<double>& result) const {
     const Shape& z = p.shape;
@@ -106,10 +117,10 @@ struct Call {
     for (Index n = 0; n < z.sequences(); ++n)
       for (Index j = 0; j < z.HV; ++j) {
         given.push_back({Mat<double>(z.length(n), z.d_v), Mat<double>(z.d_v, z.d_k)});
-        for (Mat<double>* A : {&given.back().O, &given.back().S})
-          for (double& x : A->reshaped()) x = kBf16.round(r.normal());
+        for (double& x : given.back().O.reshaped()) x = format(o).round(kBf16.round(r.normal()));
+        for (double& x : given.back().S.reshaped()) x = kBf16.round(r.normal());
       }
-    Problem<double> unscaled = p;
+    Problem<double> unscaled = held();
     unscaled.scale = 1;
     Problem<double> g = gradient<double>(rule->info, rule->over<double>(), unscaled, given,
                                          [&](const Stream<double>& s, const Mat<double>& dO, const Mat<double>& dS) {
@@ -141,6 +152,9 @@ struct Call {
     out.add("d_final_state", wide(), {z.sequences(), z.HV, z.d_k, z.d_v}, dS);
     out.add("d_initial_state", wide(), {z.sequences(), z.HV, z.d_k, z.d_v}, dS0);
     return out;
+  }
+  static const Format& format(Dtype d) {
+    return d == Dtype::bf16 ? kBf16 : d == Dtype::fp16 ? kFp16 : d == Dtype::fp32 ? kFp32 : kFp64;
   }
   Dtype wide() const { return inputs == Dtype::fp64 ? Dtype::fp64 : Dtype::fp32; }
 };
