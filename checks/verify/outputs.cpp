@@ -17,16 +17,22 @@ std::vector<Schedule> schedules(const Format& operand, std::size_t draws) {
     Index C;
     bool one_solve;
     Format inverse;
+    bool decay_on_key = false;
   };
   const bool narrow = operand.p < kFp32.p;
+  // Whether the key or the correction decays is one relative rounding or another, as long as neither leaves the range
+  // of the format. In fp16 a small key does, and loses digits that the correction keeps.
+  const bool short_range = operand.emin > kFp32.emin;
   const Format &f = operand, &inverse = narrow ? kFp16 : operand;
-  const Kind kinds[] = {{64, false, f}, {0, false, f},        {64, true, inverse}, {16, false, f}, {48, true, f},
-                        {128, true, f}, {32, false, inverse}, {64, true, f},       {96, false, f}, {24, true, f}};
+  const Kind kinds[] = {{64, false, f},       {0, false, f}, {64, true, inverse, short_range},
+                        {16, false, f},       {48, true, f}, {128, true, f, short_range},
+                        {32, false, inverse}, {64, true, f}, {96, false, f, short_range},
+                        {24, true, f}};
   Schedule how{.operand = f, .state = narrow ? kFp32 : f};
   std::vector<Schedule> all;
   for (std::size_t i = 0; i < draws; ++i) {
     const Kind& kind = kinds[i % std::size(kinds)];
-    how.C = kind.C, how.one_solve = kind.one_solve, how.inverse = kind.inverse;
+    how.C = kind.C, how.one_solve = kind.one_solve, how.inverse = kind.inverse, how.decay_on_key = kind.decay_on_key;
     all.push_back(how);
     // The golden section spreads any number of stretches over [1, 2).
     how.stretch = 1 + std::fmod(0.6180339887 * static_cast<double>(i + 1), 1.0);

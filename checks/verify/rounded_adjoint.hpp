@@ -71,10 +71,10 @@ template <class F> class ChunkAdjoint {
     // What reaches Z from the outputs and from the state at the end, where Z and Y meet: z_j (Phi_{j..R} y_j)^T.
     Mat<F> Y_out = h.Y, Z_out = h.Z;
     for (Index j = 0; j < R; ++j)
-      h.decay.scalar() ? h.decay.multiply(Z_out.row(j), j + 1, R) : h.decay.multiply(Y_out.row(j), j + 1, R);
+      h.decay_on_key() ? h.decay.multiply(Y_out.row(j), j + 1, R) : h.decay.multiply(Z_out.row(j), j + 1, R);
     Mat<F> dZ = round(Point::writes, Y_out) * G_op.transpose(), dY_out = round(Point::Z, Z_out) * G_op;
     for (Index j = 0; j < R; ++j)
-      h.decay.scalar() ? h.decay.multiply(dZ.row(j), j + 1, R) : h.decay.multiply(dY_out.row(j), j + 1, R);
+      h.decay_on_key() ? h.decay.multiply(dY_out.row(j), j + 1, R) : h.decay.multiply(dZ.row(j), j + 1, R);
     dZ += scale * (h.A.transpose() * dO);
     dZ = round(Point::Z, dZ);  // [R x d_v]
 

@@ -43,15 +43,16 @@ constexpr unsigned only(Point p) { return 1u << static_cast<int>(p); }
 /// How a kernel computes: its chunk length, how it solves, and the formats at its rounding points. Sums are kept in
 /// the working type F (float on a GPU), as tensor cores do.
 struct Schedule {
-  Index C = 64;            ///< tokens per chunk; 0: the recurrence, token by token
-  bool one_solve = false;  ///< Z = T (V - X S^T) with beta inside T;  else W = T P, U~ = T V, Z = U~ - W S^T
-  Format operand = kBf16;  ///< operands of products: keys, scores, W, U~, Z, and S where it is multiplied
-  Format inverse = kBf16;  ///< T = (I + L)^-1, computed in F and stored in this format
-  Format state = kFp32;    ///< S between chunks (between tokens, in the recurrence)
-  Format beta = kFp64;     ///< the strengths, before anything is done with them
-  double stretch = 1;      ///< the grid of the roundings, stretched by a factor in [1, 2): another draw of the errors;
-                           ///< in the recurrence it also says where sums begin
-  unsigned exact = 0;      ///< places where nothing is rounded after all: `only` of each
+  Index C = 64;               ///< tokens per chunk; 0: the recurrence, token by token
+  bool one_solve = false;     ///< Z = T (V - X S^T) with beta inside T;  else W = T P, U~ = T V, Z = U~ - W S^T
+  bool decay_on_key = false;  ///< a scalar decay to the chunk's end goes into y, as Mamba-2's kernel has it, not into Z
+  Format operand = kBf16;     ///< operands of products: keys, scores, W, U~, Z, and S where it is multiplied
+  Format inverse = kBf16;     ///< T = (I + L)^-1, computed in F and stored in this format
+  Format state = kFp32;       ///< S between chunks (between tokens, in the recurrence)
+  Format beta = kFp64;        ///< the strengths, before anything is done with them
+  double stretch = 1;  ///< the grid of the roundings, stretched by a factor in [1, 2): another draw of the errors;
+                       ///< in the recurrence it also says where sums begin
+  unsigned exact = 0;  ///< places where nothing is rounded after all: `only` of each
 
   Format format(Point p) const {
     if (exact & only(p)) return kFp64;
@@ -59,7 +60,8 @@ struct Schedule {
   }
 };
 
-/// Rounds to a format. A number that the format holds already is left alone; others fall on its stretched grid.
+/// Rounds to a format. A number that the format holds already is left alone; others fall on its stretched grid. Below
+/// the normal range steps are equal: stretched, they would be finer than the format's, so that there they stay.
 template <class F> class Round {
  public:
   Round(const Format& f, double stretch) : f_(f), stretch_(static_cast<F>(stretch)) {}
@@ -68,7 +70,8 @@ template <class F> class Round {
   F operator()(F x) const {
     if (identity()) return x;
     const F y = nearest(x);
-    return y == x || stretch_ == F(1) ? y : nearest(x * stretch_) / stretch_;
+    const bool subnormal = std::abs(x) < std::ldexp(F(1), f_.emin);
+    return y == x || stretch_ == F(1) || subnormal ? y : nearest(x * stretch_) / stretch_;
   }
   Mat<F> operator()(Mat<F> A) const {
     if (!identity())
@@ -186,14 +189,15 @@ template <class F> struct RoundedChunk {
   Mat<F> Y, V;    ///< [R x d_k], [R x d_v], operands
   Vec<F> beta;    ///< [R]
   ChunkDecay<F> decay;
-  Mat<F> S;     ///< [d_v x d_k] the state at the chunk's start, as an operand
-  Mat<F> M, T;  ///< [R x R] scores of x and y; T = (I + B M)^-1
-  Mat<F> P, W;  ///< [R x d_k] B Phi X and T P, of the two solves
-  Mat<F> E;     ///< [R x d_v] V - X S^T, of the single one
-  Mat<F> Z, A;  ///< [R x d_v] corrections, [c x R] scores of the outputs
+  Mat<F> S;         ///< [d_v x d_k] the state at the chunk's start, as an operand
+  Mat<F> M, T;      ///< [R x R] scores of x and y; T = (I + B M)^-1
+  Mat<F> P, W;      ///< [R x d_k] B Phi X and T P, of the two solves
+  Mat<F> E;         ///< [R x d_v] V - X S^T, of the single one
+  Mat<F> Z, A;      ///< [R x d_v] corrections, [c x R] scores of the outputs
+  bool key_decays;  ///< a scalar decay to the end of the chunk goes into Y
 
   RoundedChunk(const Stream<double>& stream, Index begin, Index c, const Mat<F>& state, const Rounding<F>& round)
-      : decay(stream.steps.data() + stream.m * begin, stream.m * c, stream.d_k()) {
+      : decay(stream.steps.data() + stream.m * begin, stream.m * c, stream.d_k()), key_decays(round.how.decay_on_key) {
     const Index m = stream.m, R = m * c, d_k = stream.d_k(), d_v = stream.d_v();
     x.X.resize(R, d_k), q.X = stream.Q.middleRows(begin, c).template cast<F>();
     Y.resize(R, d_k), V.resize(R, d_v), beta.resize(R);
@@ -234,6 +238,8 @@ template <class F> struct RoundedChunk {
     for (Index i = 0; i < gamma.size(); ++i) gamma[i] = decay.number(0, r.at[static_cast<std::size_t>(i)]);
     return gamma.asDiagonal() * (r.X * S.transpose());
   }
+  /// Whether the decay to the chunk's end goes into the write keys; else into the corrections.
+  bool decay_on_key() const { return key_decays || !decay.scalar(); }
   /// The rows as they meet the state at the chunk's start.
   Mat<F> decayed(const Reads<F>& r) const {
     Mat<F> X = r.X;
@@ -263,7 +269,7 @@ Output<double> rounded_chunks(const Stream<double>& stream, double scale, const 
 
     Mat<F> Z = h.Z, Y = h.Y;
     for (Index j = 0; j < R; ++j)
-      h.decay.scalar() ? h.decay.multiply(Z.row(j), j + 1, R) : h.decay.multiply(Y.row(j), j + 1, R);
+      h.decay_on_key() ? h.decay.multiply(Y.row(j), j + 1, R) : h.decay.multiply(Z.row(j), j + 1, R);
     for (Index v = 0; v < S.rows(); ++v) h.decay.multiply(S.row(v), 0, R);
     S = round(Point::state, S + round(Point::Z, Z).transpose() * round(Point::writes, Y));  // [d_v x d_k]
   }

@@ -32,9 +32,11 @@ TEST(Model, IsTheAdjointWhereNothingIsRounded) {
     for (bool pre_decay : {false, true})
       for (Index m : {1, 3})
         for (Index C : {0, 1, 4, 16, 64})
-          for (bool one_solve : {false, true}) {
-            SCOPED_TRACE(testing::Message() << "decays " << static_cast<int>(decays) << " pre_decay " << pre_decay
-                                            << " m " << m << " C " << C << " one_solve " << one_solve);
+          for (int how : {0, 1, 2, 3}) {
+            const bool one_solve = how % 2, decay_on_key = how / 2;
+            SCOPED_TRACE(testing::Message()
+                         << "decays " << static_cast<int>(decays) << " pre_decay " << pre_decay << " m " << m << " C "
+                         << C << " one_solve " << one_solve << " decay_on_key " << decay_on_key);
             Random r(7);
             int drawn = 0;
             const Stream<double> s = random_stream<double>(
@@ -42,7 +44,12 @@ TEST(Model, IsTheAdjointWhereNothingIsRounded) {
             Mat<double> dO(40, 4), dS(4, 5);
             for (Mat<double>* A : {&dO, &dS})
               for (double& x : A->reshaped()) x = r.normal();
-            const Schedule exact{.C = C, .one_solve = one_solve, .operand = kFp64, .inverse = kFp64, .state = kFp64};
+            const Schedule exact{.C = C,
+                                 .one_solve = one_solve,
+                                 .decay_on_key = decay_on_key,
+                                 .operand = kFp64,
+                                 .inverse = kFp64,
+                                 .state = kFp64};
             EXPECT_LT(apart(s, simulate_adjoint<double>(s, 0.5, dO, dS, exact), exact_gradient(s, 0.5, dO, dS)), 1e-9);
           }
 }
