@@ -62,6 +62,10 @@ Index telling(const Mat<double>& A) {
   return static_cast<Index>(std::ceil(square.sum() / fourth * square.sum() * static_cast<double>(A.cols())));
 }
 
+/// The error of so few numbers may be near zero in every draw that rounds where the kernel does: of twenty draws two
+/// have chunks of 16. Such a tensor fails only after more draws; one that has passed would pass after them as well.
+constexpr Index kFew = 16;
+
 }  // namespace
 
 std::vector<Measured> judge_gradients(const Plan& plan, Index n, Index h, bool certify) {
@@ -69,12 +73,17 @@ std::vector<Measured> judge_gradients(const Plan& plan, Index n, Index h, bool c
   const Shape& z = s.shape();
   const Index share = z.HV / z.H;
   Gradients want, other, tf32;
-  std::vector<Gradients> draws(plan.draws.size());
+  std::vector<Gradients> draws;
+  const auto drawn = [&](const Schedule& how) {
+    Gradients sum;
+    for (Index j = h * share; j < (h + 1) * share; ++j)
+      add(sum, s, drawn_gradient(plan, n, j, how), n, j, !how.one_solve);
+    return sum;
+  };
+  for (const Schedule& how : plan.draws) draws.push_back(drawn(how));
   const bool fp32 = s.operands().p == kFp32.p;
   for (Index j = h * share; j < (h + 1) * share; ++j) {
     add(want, s, lane_gradient<double>(s, n, j, recurrent_form<double>), n, j, false);
-    for (std::size_t i = 0; i < draws.size(); ++i)
-      add(draws[i], s, drawn_gradient(plan, n, j, plan.draws[i]), n, j, !plan.draws[i].one_solve);
     if (fp32) add(tf32, s, drawn_gradient(plan, n, j, {.operand = kTf32, .inverse = kTf32}), n, j, false);
     if (certify)
       add(other, s,
@@ -84,7 +93,7 @@ std::vector<Measured> judge_gradients(const Plan& plan, Index n, Index h, bool c
   }
 
   std::vector<Measured> all;
-  const auto judge = [&](const std::string& tensor, Index head) {
+  const auto judge_tensor = [&](const std::string& tensor, Index head) {
     const std::pair place{tensor, head};
     Mat<double>& exact = want.at(place);
     const bool state = tensor == "d_initial_state";
@@ -102,24 +111,31 @@ std::vector<Measured> judge_gradients(const Plan& plan, Index n, Index h, bool c
       m.reference = plan.wide ? kFp64.unit() : relative_error(second, exact - second, m.measure);
       if (plan.wide) exact = second;
     }
-    const auto error = [&](const Mat<double>& x) {
-      return relative_error(exact, stored(x, format) - exact, m.measure);
+    const auto error = [&](const Gradients& x) {
+      return relative_error(exact, stored(x.at(place), format) - exact, m.measure);
+    };
+    const auto raise = [&](const Gradients& x) {
+      const double e = error(x);
+      m.expected = std::max(m.expected, e), m.least = std::min(m.least, e);
     };
     m.least = INFINITY;
-    for (const Gradients& d : draws) {
-      const double e = error(d.at(place));
-      m.expected = std::max(m.expected, e), m.least = std::min(m.least, e);
-    }
-    if (fp32) m.tf32 = error(tf32.at(place));
-    m.well_posed = exact.allFinite() && m.expected < kIllPosed;
+    for (std::size_t i = 0; i < plan.draws.size(); ++i) raise(draws[i]);
+    if (fp32) m.tf32 = error(tf32);
     const Mat<double> got = s.candidate_gradient(tensor, n, head);
-    compare(m, exact, got), locate(m, exact, got);
+    compare(m, exact, got);
+    const auto in_doubt = [&] { return m.numbers <= kFew && judge(ratio_of(m.error, m.expected)) != Verdict::passed; };
+    for (std::size_t i = plan.draws.size(), all_draws = i + plan.more.size(); in_doubt() && i < all_draws; ++i) {
+      if (i == draws.size()) draws.push_back(drawn(plan.more[i - plan.draws.size()]));
+      raise(draws[i]);
+    }
+    m.well_posed = exact.allFinite() && m.expected < kIllPosed;
+    locate(m, exact, got);
     all.push_back(std::move(m));
   };
   for (const std::string& tensor : s.gradients())
     for (Index head = s.by_key_head(tensor) ? h : h * share; head < (s.by_key_head(tensor) ? h + 1 : (h + 1) * share);
          ++head)
-      judge(tensor, head);
+      judge_tensor(tensor, head);
   return all;
 }
 

@@ -11,6 +11,7 @@ namespace delta {
 struct Plan {
   const Subject& subject;
   std::vector<Schedule> draws;  ///< of what correct code makes
+  std::vector<Schedule> more;   ///< further ones, before a tensor fails that few numbers decide
   bool wide = false;            ///< the reference is computed in double-double
   bool certify_all = true;  ///< the judge is checked against double-double in each lane; else against chunks, in some
 };

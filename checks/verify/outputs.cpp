@@ -59,12 +59,16 @@ Output<double> exact_lane(const Subject& s, Index n, Index j) {
 
 Plan plan_for(const Subject& s) {
   const Shape& z = s.shape();
-  Plan plan{.subject = s, .draws = {}, .wide = s.operands().p >= kFp64.p};
+  Plan plan{.subject = s, .draws = {}, .more = {}, .wide = s.operands().p >= kFp64.p};
   // Work in multiply-adds of one pass: small problems are drawn more often, and judged twice in every lane.
   double work = 0;
   for (Index n = 0; n < z.sequences(); ++n)
     work += static_cast<double>(z.length(n)) * static_cast<double>(z.HV * z.d_k * z.d_v);
   plan.draws = schedules(s.operands(), work > 1e8 ? 4 : work > 1e6 ? 10 : work > 1e5 ? 20 : 40);
+  if (work <= 1e6) {
+    plan.more = schedules(s.operands(), 10 * plan.draws.size());
+    plan.more.erase(plan.more.begin(), plan.more.begin() + static_cast<std::ptrdiff_t>(plan.draws.size()));
+  }
   plan.certify_all = plan.wide || work < 2e7;
   return plan;
 }
