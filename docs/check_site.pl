@@ -1,4 +1,5 @@
-# check_site.pl SITE: no dead link inside the site, no formula that MathJax cannot read. Doxygen itself sees neither.
+# check_site.pl SITE: no dead link inside the site, no formula that MathJax cannot read, no code that an apostrophe has
+# ended. Doxygen itself sees none of these.
 use strict;
 use warnings;
 use Cwd "abs_path";
@@ -22,6 +23,7 @@ for (glob "$site/*.html") {
 }
 for my $page (sort keys %text) {
   my $html = $text{$page};
+  complain("$page: an apostrophe ends code near: $1") if $page !~ /_source\.html$/ && $html =~ /(&lsquo;.{0,40})/;
   while ($page !~ /_source\.html$/ && $html =~ /(\\\[(.*?)\\\]|\\\((.*?)\\\))/gs) {
     my $formula = $2 // $3;
     $formulas{$1} = 1;

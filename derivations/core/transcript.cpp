@@ -10,6 +10,12 @@ namespace {
 
 constexpr std::size_t kWidth = 100;
 
+/// As code in Markdown. An apostrophe ends what stands between single backticks, in Doxygen's eyes.
+std::string as_code(const std::string& s) {
+  const std::string quote = s.find('\'') != s.npos ? "``" : "`";
+  return quote + s + quote;
+}
+
 std::string_view trimmed(std::string_view s) {
   const std::size_t a = s.find_first_not_of(' ');
   return a == s.npos ? std::string_view{} : s.substr(a, s.find_last_not_of(' ') - a + 1);
@@ -224,8 +230,8 @@ void Transcript::claimed(const Claim& claim) {
   const std::string verdict = claim.holds ? "holds" : "FAILS", kind(name(claim.kind));
   const bool detailed = !claim.detail.empty() && claim.kind != Kind::Q;
   if (style_.markdown) {
-    out_ << "\n**" << verdict << "** " << claim.id << ' ' << kind << " `" << claim.statement
-         << '`' << (detailed ? "; `" + claim.detail + "`" : "") << "\n";
+    out_ << "\n**" << verdict << "** " << claim.id << ' ' << kind << ' '
+         << as_code(claim.statement) << (detailed ? "; " + as_code(claim.detail) : "") << "\n";
   } else {
     const std::size_t width = kWidth - 7;
     std::string line = claim.id + "  " + kind + "  " + claim.statement;
